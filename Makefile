@@ -1,0 +1,62 @@
+# `make` alone lists the targets. All of them work on a machine with Python 3.11+, gcc and make.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+JOBS ?= 2
+ROW ?= all
+# The C flags of each build mode. -g1 keeps profilers useful and costs no speed.
+CFLAGS_release := -O3 -g1 -fno-strict-aliasing
+CFLAGS_debug := -O0 -g -UNDEBUG -DMARTLET_DEBUG=1
+CFLAGS_asan := -O1 -g -UNDEBUG -DMARTLET_DEBUG=1 -fsanitize=address -fno-omit-frame-pointer
+CFLAGS_coverage := -O0 -g -DCYTHON_TRACE=1 -DCYTHON_TRACE_NOGIL=1
+MODE ?= release
+# The sanitizer's runtime must be loaded before Python's own allocator is used.
+ASAN_ENV = LD_PRELOAD=$$(gcc -print-file-name=libasan.so) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
+
+.DEFAULT_GOAL := help
+.PHONY: help build debug asan coverage run test quick lint tidy ledger bench interop fuzz clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+
+$(VENV)/deps.stamp: pyproject.toml
+	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@echo "installing dependencies into $(VENV)"
+	@$(PY) -m pip install -q --disable-pip-version-check $$($(PYTHON) -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb")); print(*(repr(d) for d in p["build-system"]["requires"] + p["project"]["dependencies"] + p["project"]["optional-dependencies"]["test"]))' | sed "s/'//g; s/ *\([<>=]\)/\1/g")
+	@touch $@
+
+build: $(VENV)/deps.stamp  ## build everything in place; the command is .venv/bin/martlet
+	@test "$$(cat $(VENV)/mode 2>/dev/null)" = "$(MODE)" || rm -rf build $$(find config raft server storage -name '*.so')
+	@CFLAGS="$(CFLAGS_$(MODE))" $(PY) -c 'import setuptools; setuptools.setup()' -q build_ext --inplace -j $(JOBS)
+	@echo "$(MODE)" > $(VENV)/mode
+	@test $(VENV)/bin/martlet -nt pyproject.toml || (CFLAGS="$(CFLAGS_$(MODE))" $(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . && touch $(VENV)/bin/martlet)
+
+debug:  ## build with assertions and without optimisation
+	@$(MAKE) --no-print-directory build MODE=debug
+
+asan:  ## build with the address sanitizer and run the unit and property tests on it
+	@$(MAKE) --no-print-directory build MODE=asan
+	$(ASAN_ENV) $(PY) -m pytest -q tests/unit tests/property
+
+coverage:  ## build with line tracing for coverage of .pyx files
+	@$(MAKE) --no-print-directory build MODE=coverage
+
+run: build  ## serve on 4222, monitoring on 8222, data under ./data
+	$(VENV)/bin/martlet -p 4222 -m 8222 -sd ./data
+
+test: build  ## the whole suite
+	$(PY) -m pytest -n $(JOBS) -q
+
+quick: build  ## unit, tidy and property tests: under a minute
+	$(PY) -m pytest -n $(JOBS) -q tests/unit tests/tidy tests/property
+
+lint: build  ## ruff and mypy
+	@$(PY) -m pip install -q --disable-pip-version-check mypy ruff types-PyYAML
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/mypy
+
+ledger:  ## write docs/features.md anew from the tests' markers
+	$(PYTHON) -m tests.ledger
+
+clean:  ## remove what the build made, but not the environment
+	rm -rf build dist *.egg-info $$(find config raft server storage -name '*.so' -o -name '*.c' -not -path './bench/*')

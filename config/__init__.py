@@ -1,0 +1,1 @@
+"""Configuration: the NATS grammar, YAML and flags in; frozen Options out."""

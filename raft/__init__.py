@@ -1,0 +1,1 @@
+"""Consensus as a pure state machine: inputs in, Ready out."""

@@ -1,0 +1,1 @@
+"""The daemon: wires the rooms together and talks to the world."""

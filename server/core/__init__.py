@@ -1,0 +1,1 @@
+"""The data path: sinks, outboxes, the subject trie, the router, clients, accounts."""

@@ -1,0 +1,1 @@
+"""Sockets: the poller, listeners, TLS, HTTP."""

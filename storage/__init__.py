@@ -1,0 +1,1 @@
+"""Bytes on disk: commit log, message blocks, indexes. Knows nothing of networks."""
