@@ -1,0 +1,46 @@
+from collections.abc import Callable
+from typing import TypeAlias
+
+from server.core._broker import Broker
+
+# subject, reply, header block (b"" when none), payload, the subject subscribed to
+MessageCallback: TypeAlias = Callable[[str, str, bytes, bytes, str], None]
+
+class PySub:
+    """A subscription of the server itself; `unsubscribe` is idempotent."""
+
+    subject: str
+    queue: str
+    delivered: int
+    def unsubscribe(self) -> None: ...
+
+class Account:
+    """A name space of subjects: one trie, limits (-1: none) and counters."""
+
+    name: str
+    max_payload: int
+    max_subscriptions: int  # per account
+    max_connections: int
+    issued_at: str
+    in_msgs: int
+    in_bytes: int
+    out_msgs: int
+    out_bytes: int
+    slow_consumers: int
+    connections: int  # clients bound to it now
+    total_connections: int
+    subscriptions: int  # live ones in the trie
+    @property
+    def sublist(self) -> object: ...
+    def __init__(self, broker: Broker, name: str) -> None: ...
+    def publish(
+        self, subject: str, reply: str = "", headers: bytes = b"", payload: bytes = b""
+    ) -> int:
+        """Route a message from inside the server; how many sinks took it.
+
+        `headers` is a whole block (`NATS/1.0\\r\\n...\\r\\n\\r\\n`). Connections that got output are
+        flushed at the end of the turn (one is asked for when none is running).
+        """
+    def subscribe(self, subject: str, callback: MessageCallback, queue: str = "") -> PySub:
+        """Call `callback` for each match, in a phase at the end of the turn."""
+    def has_interest(self, subject: str) -> bool: ...
