@@ -1,0 +1,12 @@
+"""The versions this server answers with."""
+
+from __future__ import annotations
+
+MARTLET_VERSION = "0.1.0"
+"""Our own version, as in pyproject.toml."""
+
+COMPAT_VERSION = "2.14.0"
+"""The nats-server version that clients may assume: they switch features on it."""
+
+PROTOCOL_LEVEL = 1
+"""`proto` of INFO: what the client protocol can do (1: asynchronous INFO)."""
