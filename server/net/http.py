@@ -1,0 +1,201 @@
+"""A small HTTP/1.1 server over httptools: requests in, a handler's answers out.
+
+In: bytes of a connection. Out: a `Response` for each request, in order. Keep-alive and pipelining
+work; bodies are read and dropped. Bounds: `MAX_HEAD_BYTES` of request line and headers, then 431;
+`MAX_BODY_BYTES` of body, then 413; `MAX_CONNECTIONS`, then the connection is refused;
+`IDLE_TIMEOUT_S` without a request, then it is closed. A handler that raises answers 500 and is
+logged; it never takes the server down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from http import HTTPStatus
+from urllib.parse import parse_qsl, unquote
+
+import httptools
+
+MAX_HEAD_BYTES = 64 * 1024
+MAX_BODY_BYTES = 1024 * 1024
+MAX_CONNECTIONS = 1024
+IDLE_TIMEOUT_S = 60.0
+# A peer that does not read its answers: past this much unsent, its requests are not read either.
+MAX_UNSENT_BYTES = 1024 * 1024
+
+
+@dataclass(slots=True)
+class Request:
+    method: str
+    path: str
+    query: Mapping[str, str]  # the first value of each name
+    headers: Mapping[str, str]  # names in lower case
+
+
+@dataclass(slots=True)
+class Response:
+    body: bytes
+    status: int = 200
+    content_type: str = "text/plain; charset=utf-8"
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+Handler = Callable[[Request], Response]
+Log = Callable[[str], None]
+
+
+class HttpServer:
+    """Listens on one address until `close`."""
+
+    def __init__(self, handler: Handler, log_error: Log) -> None:
+        self._handler = handler
+        self._log_error = log_error
+        self._server: asyncio.Server | None = None
+        self._connections: set[_Connection] = set()
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
+        """Starts to listen and returns the real port."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: _Connection(self, loop), host or None, port, ssl=tls, backlog=256
+        )
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.drop()
+
+    def answer(self, request: Request) -> Response:
+        try:
+            return self._handler(request)
+        except Exception as error:
+            self._log_error(f"HTTP {request.method} {request.path} failed: {error!r}")
+            return Response(b"internal error", status=500)
+
+    def admit(self, connection: _Connection) -> bool:
+        if len(self._connections) >= MAX_CONNECTIONS:
+            return False
+        self._connections.add(connection)
+        return True
+
+    def forget(self, connection: _Connection) -> None:
+        self._connections.discard(connection)
+
+
+class _Connection(asyncio.Protocol):
+    """One HTTP connection; the `on_*` methods are httptools' callbacks."""
+
+    def __init__(self, server: HttpServer, loop: asyncio.AbstractEventLoop) -> None:
+        self._server = server
+        self._loop = loop
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._idle: asyncio.TimerHandle | None = None
+        self._start_request()
+
+    def _start_request(self) -> None:
+        self._target = b""
+        self._headers: dict[str, str] = {}
+        self._in_head = True
+        self._head_bytes = 0
+        self._body_bytes = 0
+
+    # asyncio's callbacks
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=MAX_UNSENT_BYTES)
+        if not self._server.admit(self):
+            transport.abort()
+            return
+        self._wait_for_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        self._server.forget(self)
+        if self._idle is not None:
+            self._idle.cancel()
+
+    def pause_writing(self) -> None:
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._refuse(400)
+        self._head_bytes += len(data)
+        if self._in_head and self._head_bytes > MAX_HEAD_BYTES:
+            self._refuse(431)
+
+    # httptools' callbacks
+
+    def on_url(self, url: bytes) -> None:
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        if self._body_bytes > MAX_BODY_BYTES:
+            self._refuse(413)
+
+    def on_message_complete(self) -> None:
+        method = self._parser.get_method().decode("latin-1")
+        path, _, query = self._target.partition(b"?")
+        values = parse_qsl(query.decode("latin-1"), keep_blank_values=True)
+        request = Request(
+            method,
+            unquote(path.decode("latin-1")),
+            {name: value for name, value in reversed(values)},
+            self._headers,
+        )
+        keep_alive = self._parser.should_keep_alive()
+        self._start_request()
+        self._send(self._server.answer(request), method != "HEAD", keep_alive)
+        self._wait_for_request()
+
+    # sending and ending
+
+    def _send(self, response: Response, with_body: bool, keep_alive: bool) -> None:
+        if self._transport is None:
+            return
+        lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
+        lines += [f"{name}: {value}" for name, value in response.headers.items()]
+        lines.append(f"Content-Type: {response.content_type}")
+        lines.append(f"Date: {formatdate(usegmt=True)}")
+        lines.append(f"Content-Length: {len(response.body)}")
+        if not keep_alive:
+            lines.append("Connection: close")
+        head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
+        self._transport.write(head + response.body if with_body else head)
+        if not keep_alive:
+            self._transport.close()
+            self._transport = None
+
+    def _refuse(self, status: int) -> None:
+        self._send(Response(HTTPStatus(status).phrase.encode(), status), True, False)
+
+    def _wait_for_request(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+        self._idle = self._loop.call_later(IDLE_TIMEOUT_S, self.drop)
+
+    def drop(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
