@@ -1,0 +1,2 @@
+class RecordHome:
+    last_seq: int
