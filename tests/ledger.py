@@ -24,16 +24,21 @@ def rows(path: Path) -> list[list[str]]:
 
 def marked_in_python(path: Path) -> list[tuple[str, str]]:
     """(feature id, test name) for each feature marker on a function, class or module."""
-    found = []
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr != "feature":
-                continue
-            for arg in node.args:
-                if isinstance(arg, ast.Constant) and isinstance(arg.value, str):
-                    found.append((arg.value, node.lineno))
-    lines = path.read_text().splitlines()
-    return [(feature, test_name_after(lines, line)) for feature, line in found]
+    text = path.read_text()
+    lines = text.splitlines()
+    markers = (
+        node
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "feature"
+    )
+    return [
+        (arg.value, test_name_after(lines, node.lineno))
+        for node in markers
+        for arg in node.args
+        if isinstance(arg, ast.Constant) and isinstance(arg.value, str)
+    ]
 
 
 def test_name_after(lines: list[str], line: int) -> str:

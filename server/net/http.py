@@ -162,7 +162,7 @@ class _Connection(asyncio.Protocol):
         request = Request(
             method,
             unquote(path.decode("latin-1")),
-            {name: value for name, value in reversed(values)},
+            dict(reversed(values)),
             self._headers,
         )
         keep_alive = self._parser.should_keep_alive()

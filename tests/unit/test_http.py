@@ -48,8 +48,9 @@ async def one_answer(reader: asyncio.StreamReader) -> tuple[str, bytes]:
 
 def test_answers_pipelined_requests_in_order_and_keeps_the_connection() -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"GET /a?x=1&x=2&y=%20 HTTP/1.1\r\nHost: h\r\n\r\nPOST /b HTTP/1.1\r\nHost: h\r\n")
-        writer.write(b"Content-Length: 3\r\n\r\nabcGET /c%2Fd HTTP/1.1\r\nHost: h\r\n\r\n")
+        writer.write(b"GET /a?x=1&x=2&y=%20 HTTP/1.1\r\nHost: h\r\n\r\n")
+        writer.write(b"POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc")
+        writer.write(b"GET /c%2Fd HTTP/1.1\r\nHost: h\r\n\r\n")
         assert await one_answer(reader) == ("HTTP/1.1 200 OK", b"GET /a {'y': ' ', 'x': '1'}")
         assert await one_answer(reader) == ("HTTP/1.1 200 OK", b"POST /b {}")
         assert await one_answer(reader) == ("HTTP/1.1 200 OK", b"GET /c/d {}")
@@ -83,7 +84,8 @@ def test_head_has_the_length_and_no_body() -> None:
         (b"nonsense\r\n\r\n", b"400"),
         (b"GET / HTTP/1.1\r\nX: " + b"a" * http.MAX_HEAD_BYTES, b"431"),
         (
-            b"POST / HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n" + b"b" * (http.MAX_BODY_BYTES + 70_000),
+            b"POST / HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n"
+            + b"b" * (http.MAX_BODY_BYTES + 70_000),
             b"413",
         ),
     ],

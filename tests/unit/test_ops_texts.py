@@ -1,3 +1,5 @@
+from collections.abc import Callable
+
 import pytest
 
 from server.ops import arguments, timetext
@@ -53,18 +55,23 @@ def test_duration_reads_like_go(duration_ns: int, text: str) -> None:
 
 @pytest.mark.feature("5-004")
 @pytest.mark.parametrize(
-    ("read", "text", "message"),
+    ("read", "text", "kind", "function", "why"),
     [
-        (arguments.boolean, "2", "boolean for 'x': strconv.ParseBool: parsing \"2\": invalid syntax"),
-        (arguments.integer, "a", "int for 'x': strconv.Atoi: parsing \"a\": invalid syntax"),
-        (arguments.integer, "9" * 20, f'int for \'x\': strconv.Atoi: parsing "{"9" * 20}": value out of range'),
-        (arguments.unsigned, "-1", "uint64 for 'x': strconv.ParseUint: parsing \"-1\": invalid syntax"),
+        (arguments.boolean, "2", "boolean", "ParseBool", "invalid syntax"),
+        (arguments.integer, "a", "int", "Atoi", "invalid syntax"),
+        (arguments.integer, "9" * 20, "int", "Atoi", "value out of range"),
+        (arguments.unsigned, "-1", "uint64", "ParseUint", "invalid syntax"),
     ],
 )
-def test_a_bad_argument_is_refused_in_the_references_words(read, text: str, message: str) -> None:  # type: ignore[no-untyped-def]
+def test_a_bad_argument_is_refused_in_the_references_words(
+    read: Callable[[dict[str, str], str], object], text: str, kind: str, function: str, why: str
+) -> None:
     with pytest.raises(arguments.BadArgument) as refused:
         read({"x": text}, "x")
-    assert str(refused.value) == f"Error decoding {message}"
+    assert (
+        str(refused.value)
+        == f"Error decoding {kind} for 'x': strconv.{function}: parsing \"{text}\": {why}"
+    )
 
 
 def test_absent_arguments_are_zero() -> None:

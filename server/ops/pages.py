@@ -1,0 +1,201 @@
+"""The smaller monitoring pages: subscriptions, accounts, health, and those of later rooms."""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import sys
+import tempfile
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from server.core.subject import is_valid_literal, matches
+from server.ops import timetext
+from server.ops.arguments import BadArgument
+from server.ops.connection import subscription_json
+from server.ops.usage import resident_bytes
+
+if TYPE_CHECKING:
+    from server.core._account import Account
+    from server.ops.view import ServerView
+
+DEFAULT_LIMIT = 1024
+
+
+class SubszOptions(Struct, frozen=True, kw_only=True):
+    offset: int = 0
+    limit: int = 0
+    subscriptions: bool = False
+    acc: str = ""
+    test: str = ""
+
+
+def stamped(view: ServerView) -> dict[str, Any]:
+    return {"server_id": view.server_id, "now": timetext.rfc3339(view.wall_ns())}
+
+
+def subsz(view: ServerView, options: SubszOptions) -> dict[str, Any]:
+    if options.test and not is_valid_literal(options.test):
+        raise BadArgument(f"invalid test subject, must be valid publish subject: {options.test}")
+    offset = max(options.offset, 0)
+    limit = options.limit if options.limit > 0 else DEFAULT_LIMIT
+    accounts = [a for a in view.broker.accounts.values() if options.acc in ("", a.name)]
+    page = stamped(view) | trie_statistics(accounts)
+    page |= {"total": 0, "offset": offset, "limit": limit}
+    if options.subscriptions:
+        found = [sub for account in accounts for sub in account_subscriptions(account, options)]
+        page["total"] = len(found)
+        if found[offset : offset + limit]:
+            page["subscriptions_list"] = found[offset : offset + limit]
+    return page
+
+
+def trie_statistics(accounts: Sequence[Account]) -> dict[str, Any]:
+    """The tries' counters summed up; rates and means are taken over the sums."""
+    all_stats = [account.sublist.stats() for account in accounts]
+    total = {
+        key: sum(stats[key] for stats in all_stats)
+        for key in ("num_subscriptions", "num_cache", "num_inserts", "num_removes", "num_matches")
+    }
+    hits = sum(stats["cache_hits"] for stats in all_stats)
+    fan_out = sum(stats["total_fanout"] for stats in all_stats)
+    cached = total["num_cache"]
+    return total | {
+        "cache_hit_rate": hits / total["num_matches"] if total["num_matches"] else 0,
+        "max_fanout": max((stats["max_fanout"] for stats in all_stats), default=0),
+        "avg_fanout": fan_out / cached if cached else 0,
+    }
+
+
+def account_subscriptions(account: Account, options: SubszOptions) -> list[dict[str, Any]]:
+    return [
+        {"account": account.name, "account_tag": account.name, **subscription_json(sub, cid)}
+        for sub, cid in account.all_subscriptions()
+        if not options.test or matches(options.test, sub.subject)
+    ]
+
+
+def accountz(view: ServerView, account_name: str) -> dict[str, Any]:
+    page = stamped(view)
+    if not view.options.no_system_account:
+        page["system_account"] = view.options.system_account
+    if not account_name:
+        return page | {"accounts": list(view.broker.accounts)}
+    account = view.broker.accounts.get(account_name)
+    if account is None:
+        raise BadArgument(f"Account {account_name} does not exist")
+    return page | {"account_detail": account_detail(view, account)}
+
+
+def account_detail(view: ServerView, account: Account) -> dict[str, Any]:
+    page = {
+        "account_name": account.name,
+        "update_time": timetext.rfc3339(view.config_loaded_wall_ns),
+        "is_system": account is view.broker.system_account,
+        "expired": False,
+        "complete": True,
+        "jetstream_enabled": False,
+        "leafnode_connections": 0,
+        "client_connections": account.connections,
+        "subscriptions": account.subscriptions,
+        "name_tag": account.name,
+        "sublist_stats": trie_statistics([account]),
+    }
+    return page if page["is_system"] else {k: v for k, v in page.items() if k != "is_system"}
+
+
+def accstatz(view: ServerView, with_unused: bool) -> dict[str, Any]:
+    return stamped(view) | {
+        "account_statz": [
+            account_statistics(account)
+            for account in view.broker.accounts.values()
+            if with_unused or account.connections
+        ]
+    }
+
+
+def account_statistics(account: Account) -> dict[str, Any]:
+    """What an account has sent to its clients and received from them."""
+    return {
+        "acc": account.name,
+        "name": account.name,
+        "conns": account.connections,
+        "leafnodes": 0,
+        "total_conns": account.connections,
+        "num_subscriptions": account.subscriptions,
+        "sent": data_statistics(account.out_msgs, account.out_bytes),
+        "received": data_statistics(account.in_msgs, account.in_bytes),
+        "slow_consumers": account.slow_consumers,
+    }
+
+
+def data_statistics(msgs: int, size: int) -> dict[str, Any]:
+    none = {"msgs": 0, "bytes": 0}
+    return {"msgs": msgs, "bytes": size, "gateways": none, "routes": none, "leafs": none}
+
+
+def healthz(view: ServerView, query_error: str, with_details: bool) -> tuple[int, dict[str, Any]]:
+    """Status and page. `query_error` is what is wrong with the question itself."""
+    if query_error:
+        return 400, unhealthy(
+            "error", [{"type": "BAD_REQUEST", "error": query_error}], with_details
+        )
+    errors = [dict(error) for error in view.health_errors()]
+    if not errors:
+        return 200, {"status": "ok"}
+    if errors[0]["type"] == "CONNECTION":
+        return 500, unhealthy("error", errors, with_details)
+    return 503, unhealthy("unavailable", errors, with_details)
+
+
+def unhealthy(status: str, errors: list[dict[str, str]], with_details: bool) -> dict[str, Any]:
+    if with_details:
+        return {"status": "error", "errors": errors}
+    return {"status": status, "error": errors[0]["error"]}
+
+
+def routez(view: ServerView) -> dict[str, Any]:
+    page = {"server_id": view.server_id, "server_name": view.server_name}
+    return page | {"now": timetext.rfc3339(view.wall_ns()), "num_routes": 0, "routes": []}
+
+
+def gatewayz(view: ServerView) -> dict[str, Any]:
+    return stamped(view) | {"outbound_gateways": {}, "inbound_gateways": {}}
+
+
+def leafz(view: ServerView) -> dict[str, Any]:
+    return stamped(view) | {"leafnodes": 0, "leafs": []}
+
+
+def jsz(view: ServerView) -> dict[str, Any]:
+    """JetStream is off: every number is zero and the page says so."""
+    used = ("memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets")
+    return {
+        **dict.fromkeys(used, 0),
+        "api": {"level": 0, "total": 0, "errors": 0},
+        **stamped(view),
+        "disabled": True,
+        "config": {"max_memory": 0, "max_storage": 0},
+        **dict.fromkeys(("streams", "consumers", "messages", "bytes", "total"), 0),
+    }
+
+
+def expvar() -> dict[str, Any]:
+    """Python's share of what Go shows under /debug/vars."""
+    return {
+        "cmdline": sys.argv[:1],
+        "memstats": {
+            "Sys": resident_bytes(),
+            "NumGC": sum(s["collections"] for s in gc.get_stats()),
+        },
+    }
+
+
+def stacks() -> bytes:
+    """The Python stacks of all threads."""
+    with tempfile.TemporaryFile() as file:
+        faulthandler.dump_traceback(file, all_threads=True)
+        file.seek(0)
+        return file.read()

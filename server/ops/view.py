@@ -1,0 +1,37 @@
+"""What the monitoring pages may see of the server. `server.app` satisfies it by shape."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from config.options import Options
+    from server.core._broker import Broker
+    from server.ops.closed import ClosedConnections
+
+
+class ServerView(Protocol):
+    broker: Broker
+    options: Options
+    closed: ClosedConnections
+
+    server_id: str
+    server_name: str
+    version: str  # the reference's version that clients may rely on
+    martlet_version: str
+    runtime: str  # what runs us, such as `python3.11`; stands where the reference tells its Go
+    port: int  # the real client port
+    http_port: int  # the real ones, 0 when off
+    https_port: int
+    connect_urls: Sequence[str]
+
+    start_wall_ns: int
+    config_loaded_wall_ns: int
+    # When the client listener's certificate ends; empty without TLS.
+    tls_not_after: str
+
+    def health_errors(self) -> Sequence[Mapping[str, str]]:
+        """What is wrong now: `type` (CONNECTION, JETSTREAM, ...), `error` and what it concerns."""
+
+    def wall_ns(self) -> int: ...
