@@ -1,0 +1,161 @@
+"""Decides about a CONNECT: who is it, is it proved, what may it do.
+
+All decisions but a bcrypt check are made at once; a bcrypt check is made by a `PasswordPool` while
+the client waits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from server.auth.directory import Directory, Login
+from server.auth.passwords import PasswordPool, is_bcrypt, plain_equal
+from server.core._account import Account
+from server.core._client import Client
+from server.core.connect import ConnectOptions
+
+NOT_AUTHENTICATED = "authentication error"
+
+
+class Log(Protocol):
+    def error(self, text: str, conn: str = "") -> None: ...
+
+    def warn(self, text: str, conn: str = "") -> None: ...
+
+    def debug(self, text: str, conn: str = "") -> None: ...
+
+
+class Authenticator:
+    """Answers `on_connect` with `client.accept` or `client.reject`, now or later."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        pool: PasswordPool,
+        log: Log,
+        find_account: Callable[[str], Account],
+    ) -> None:
+        self.directory = directory
+        self._pool = pool
+        self._log = log
+        self._find_account = find_account
+
+    def on_connect(self, client: Client) -> None:
+        given = client.options
+        if given.account or given.new_account:
+            self.refuse(client)
+            return
+        if not self.directory.required:
+            self.admit(client, self.directory.open_login)
+            return
+        if self.directory.verify_and_map and self.directory.users and not given.nkey:
+            self._by_certificate(client)
+            return
+        if not self.directory.has_credentials(given):
+            if not self.on_missing_connect(client):
+                self.refuse(client)
+            return
+        login = self.directory.claimed(given, client.type)
+        if login is None:
+            self.refuse(client)
+        else:
+            self._prove(client, login)
+
+    def on_missing_connect(self, client: Client) -> bool:
+        """Signs in who gives no credentials, where that is allowed."""
+        login = self.directory.anonymous()
+        if login is None or not login.allows(client.type):
+            return False
+        return self.admit(client, login)
+
+    def _by_certificate(self, client: Client) -> None:
+        from server.auth.certificates import find_user
+
+        users = self.directory.users
+        candidates = {name for name, login in users.items() if login.allows(client.type)}
+        name, how = find_user(client.tls, candidates)
+        self._log.debug(how, client.label)
+        if not name:
+            self.refuse(client)
+            return
+        if client.options.user:
+            self._log.warn(
+                f'User "{client.options.user}" found in connect proto, but user required from cert'
+            )
+        self.admit(client, users[name])
+
+    def _prove(self, client: Client, login: Login) -> None:
+        given = client.options
+        if login.kind == "nkey":
+            if login.name == self.directory.no_auth_user or self._signed(client):
+                self.admit(client, login)
+            else:
+                self.refuse(client)
+        elif self.directory.is_certificate(login):
+            self._log.debug(f'User "{login.name}" requires a client certificate', client.label)
+            self.refuse(client)
+        else:
+            text = given.auth_token if login.kind == "token" else given.password
+            self._compare(client, login, text)
+
+    def _signed(self, client: Client) -> bool:
+        from server.auth.nkeys import Kind, decode_signature, verify
+
+        given = client.options
+        if not given.sig:
+            self._log.debug("Signature missing", client.label)
+            return False
+        signature = decode_signature(given.sig)
+        if signature is None:
+            self._log.debug("Signature not valid base64", client.label)
+            return False
+        if not verify(Kind.USER, given.nkey, client.nonce, signature):
+            self._log.debug("Signature not verified", client.label)
+            return False
+        return True
+
+    def _compare(self, client: Client, login: Login, text: str) -> None:
+        if not is_bcrypt(login.secret):
+            if plain_equal(login.secret, text):
+                self.admit(client, login)
+            else:
+                self.refuse(client)
+            return
+
+        def answer(equal: bool) -> None:
+            if client.closed:
+                return
+            # A reload may have changed the login while the check was waiting.
+            current = self.directory.same_login(login)
+            if equal and current is not None and current.secret == login.secret:
+                self.admit(client, current)
+            else:
+                self.refuse(client)
+
+        if not self._pool.check(login.secret, text, lambda: not client.closed, answer):
+            self._log.warn("Too many logins are waiting for their password check", client.label)
+            client.reject("Authentication Timeout", "Authentication Timeout")
+
+    def admit(self, client: Client, login: Login) -> bool:
+        account = self._find_account(login.account)
+        user = login.name if login.kind in ("user", "nkey") else raw_user(client.options)
+        return client.accept(account, user=user, permissions=login.permissions, auth=login)
+
+    def refuse(self, client: Client) -> None:
+        who = spoken_user(client.options)
+        self._log.error(f"{NOT_AUTHENTICATED} - {who}" if who else NOT_AUTHENTICATED, client.label)
+        client.reject()
+
+
+def raw_user(given: ConnectOptions) -> str:
+    """Who the client says it is, for logs and monitoring."""
+    return given.nkey or given.user or ("[REDACTED]" if given.auth_token else "")
+
+
+def spoken_user(given: ConnectOptions) -> str:
+    if given.nkey:
+        return f'Nkey "{given.nkey}"'
+    if given.user:
+        return f'User "{given.user}"'
+    return 'Token "[REDACTED]"' if given.auth_token else ""
