@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ESCAPES = {"r": "\r", "n": "\n", "t": "\t", "0": "\0", "\\": "\\"}
-VERBS = set(
-    "open client info send raw pieces burst sync closed close await unordered quiet pass".split()
+OUTWARD_VERBS = {"open", "client", "send", "raw", "pieces", "burst", "close"}
+INWARD_VERBS = {"info", "sync", "await", "closed", "unordered", "quiet", "pass"}
 )
 
 
@@ -92,6 +92,6 @@ def read_script(path: Path) -> Script:
 
 def connection_step(line: int, who: str, rest: str) -> Step:
     verb, _, text = rest.partition(" ")
-    if verb not in VERBS:
+    if verb not in OUTWARD_VERBS | INWARD_VERBS:
         raise ScriptError(f"line {line}: {who} does not know how to {verb!r}")
     return Step(line, who, verb, text)
