@@ -9,7 +9,6 @@ from pathlib import Path
 ESCAPES = {"r": "\r", "n": "\n", "t": "\t", "0": "\0", "\\": "\\"}
 OUTWARD_VERBS = {"open", "client", "send", "raw", "pieces", "burst", "close"}
 INWARD_VERBS = {"info", "sync", "await", "closed", "unordered", "quiet", "pass"}
-)
 
 
 class ScriptError(Exception):
