@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 JOBS ?= 2
-ROW ?= all
+ROW ?= core
+LOADGEN := $(VENV)/bin/martlet-loadgen
 # The C flags of each build mode. -g1 keeps profilers useful and costs no speed.
 CFLAGS_release := -O3 -g1 -fno-strict-aliasing
 CFLAGS_debug := -O0 -g -UNDEBUG -DMARTLET_DEBUG=1
@@ -14,7 +15,7 @@ MODE ?= release
 ASAN_ENV = LD_PRELOAD=$$(gcc -print-file-name=libasan.so) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
 .DEFAULT_GOAL := help
-.PHONY: help build debug asan coverage run test quick lint tidy ledger bench interop fuzz clean
+.PHONY: help build debug asan coverage run test quick lint tidy ledger bench interop fuzz loadgen prof clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -31,6 +32,11 @@ build: $(VENV)/deps.stamp  ## build everything in place; the command is .venv/bi
 	@echo "$(MODE)" > $(VENV)/mode
 	@test $(VENV)/bin/martlet -nt pyproject.toml || (CFLAGS="$(CFLAGS_$(MODE))" $(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . && touch $(VENV)/bin/martlet)
 
+$(LOADGEN): $(wildcard bench/loadgen/*.c bench/loadgen/*.h) | $(VENV)/deps.stamp
+	@gcc -O2 -g1 -std=gnu11 -Wall -Wextra -o $@ bench/loadgen/*.c
+
+loadgen: $(LOADGEN)  ## compile the load generator: .venv/bin/martlet-loadgen --help
+
 debug:  ## build with assertions and without optimisation
 	@$(MAKE) --no-print-directory build MODE=debug
 
@@ -44,7 +50,7 @@ coverage:  ## build with line tracing for coverage of .pyx files
 run: build  ## serve on 4222, monitoring on 8222, data under ./data
 	$(VENV)/bin/martlet -p 4222 -m 8222 -sd ./data
 
-test: build  ## the whole suite
+test: build loadgen  ## the whole suite
 	$(PY) -m pytest -n $(JOBS) -q
 
 quick: build  ## unit, tidy and property tests: under a minute

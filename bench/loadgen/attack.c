@@ -1,0 +1,156 @@
+#define _GNU_SOURCE
+#include "attack.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    PAYLOAD_BYTES = 1024,
+    NARROW_BYTES = 32 * 1024,
+    SLOW_READ_BYTES = 32 * 1024,
+    SLOW_READ_EVERY_MS = 10,
+    GARBAGE_OPEN = 64,
+};
+
+struct attack {
+    const struct target *target;
+    const struct attack_options *options;
+    uint64_t ms;
+    uint64_t published_bytes;
+    uint64_t reconnects;
+    int *subscribers;
+    int publisher;
+    char *batch;
+    size_t batch_bytes;
+    int garbage[GARBAGE_OPEN];
+};
+
+static int subscriber_open(const struct target *target)
+{
+    int fd = nats_connect_narrow(target, NARROW_BYTES);
+    send_all(fd, "SUB bench.attack 1\r\n", 20);
+    return fd;
+}
+
+static void publish_share(struct attack *attack)
+{
+    size_t left = (size_t)attack->options->bytes_per_ms;
+    while (left > 0) {
+        size_t offset = (size_t)(attack->published_bytes % attack->batch_bytes);
+        size_t length = attack->batch_bytes - offset;
+        ssize_t sent = send(attack->publisher, attack->batch + offset,
+                            length < left ? length : left, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EAGAIN)
+            return; /* the server holds a publisher back: that is its right */
+        if (sent < 0)
+            fail("the publisher was closed: %s", strerror(errno));
+        attack->published_bytes += (uint64_t)sent;
+        left -= (size_t)sent;
+    }
+}
+
+/* A closed one comes back. Deaf ones learn of the close by peeking, never by reading. */
+static void subscriber_tend(struct attack *attack, int *fd)
+{
+    static char buffer[SLOW_READ_BYTES];
+    bool reads = attack->options->kind == ATTACK_SLOW;
+    if (reads && attack->ms % SLOW_READ_EVERY_MS != 0)
+        return;
+    ssize_t got = recv(*fd, buffer, reads ? sizeof buffer : 1, reads ? 0 : MSG_PEEK);
+    int error = 0;
+    socklen_t length = sizeof error;
+    getsockopt(*fd, SOL_SOCKET, SO_ERROR, &error, &length);
+    bool closed = got == 0 || (got < 0 && errno != EAGAIN) || error != 0;
+    /* Unread bytes hide a close from MSG_PEEK; sending does not hide it. */
+    if (!reads && send(*fd, "\r\n", 0, MSG_NOSIGNAL) < 0 && errno != EAGAIN)
+        closed = true;
+    if (!closed)
+        return;
+    close_hard(*fd);
+    *fd = subscriber_open(attack->target);
+    attack->reconnects++;
+}
+
+static const char *garbage_of(uint64_t turn, size_t *length)
+{
+    static char noise[8192];
+    static const char *lines[] = {"PUB bench.x 99999999999999\r\n", "SUB\r\n", "FOO bar baz\r\n",
+                                  "HPUB bench.x 900 3\r\n", "CONNECT {\"verbose\":\r\n"};
+    unsigned which = (unsigned)(turn % 7);
+    if (which < 5) {
+        *length = strlen(lines[which]);
+        return lines[which];
+    }
+    for (size_t i = 0; i < sizeof noise; i++)
+        noise[i] = which == 5 ? 'A' : (char)rand();
+    *length = sizeof noise;
+    return noise;
+}
+
+static void garbage_throw(struct attack *attack)
+{
+    size_t length;
+    const struct sockaddr_in *address = &attack->target->address;
+    const char *bytes = garbage_of(attack->reconnects, &length);
+    int *slot = &attack->garbage[attack->reconnects++ % GARBAGE_OPEN];
+    if (*slot)
+        close_hard(*slot);
+    *slot = socket_open();
+    socket_block(*slot, true);
+    if (connect(*slot, (const struct sockaddr *)address, sizeof *address) != 0)
+        fail("the garbage publisher cannot connect: %s", strerror(errno));
+    socket_block(*slot, false);
+    send(*slot, bytes, length, MSG_NOSIGNAL); /* the server may have closed already */
+}
+
+static void attack_tick(struct attack *attack)
+{
+    if (attack->options->kind == ATTACK_GARBAGE) {
+        garbage_throw(attack);
+        return;
+    }
+    publish_share(attack);
+    for (int i = 0; i < attack->options->subscribers; i++)
+        subscriber_tend(attack, &attack->subscribers[i]);
+}
+
+static void attack_prepare(struct attack *attack)
+{
+    char header[64];
+    if (attack->options->kind == ATTACK_GARBAGE)
+        return;
+    int subscribers = attack->options->subscribers;
+    attack->subscribers = must_allocate((size_t)subscribers * sizeof *attack->subscribers);
+    for (int i = 0; i < subscribers; i++)
+        attack->subscribers[i] = subscriber_open(attack->target);
+    attack->publisher = nats_connect(attack->target);
+    int length = sprintf(header, "PUB bench.attack %d\r\n", PAYLOAD_BYTES);
+    attack->batch_bytes = (size_t)length + PAYLOAD_BYTES + 2;
+    attack->batch = must_allocate(attack->batch_bytes);
+    memcpy(attack->batch, header, (size_t)length);
+    memset(attack->batch + length, 'z', PAYLOAD_BYTES);
+    memcpy(attack->batch + attack->batch_bytes - 2, "\r\n", 2);
+}
+
+void attack_run(const struct target *target, const struct attack_options *options)
+{
+    struct attack attack = {.target = target, .options = options};
+    attack_prepare(&attack);
+    puts("attacking");
+    fflush(stdout);
+    uint64_t start = now_ns(), end = start + (uint64_t)(options->seconds * 1e9);
+    for (uint64_t now = start; now < end; now = now_ns()) {
+        attack_tick(&attack);
+        attack.ms++;
+        uint64_t next = start + attack.ms * 1000000u;
+        struct timespec wake = {(time_t)(next / 1000000000u), (long)(next % 1000000000u)};
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, NULL);
+    }
+    printf("{\"load\":\"attack\",\"published_bytes\":%llu,\"reconnects\":%llu}\n",
+           (unsigned long long)attack.published_bytes, (unsigned long long)attack.reconnects);
+}
