@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 PID_FILE_MODE = 0o640
@@ -21,7 +21,7 @@ def ports_file_path(folder: str, program: str) -> str:
     return f"{folder.rstrip('/') or '/'}/{program}_{os.getpid()}.ports"
 
 
-def write_ports_file(path: str, urls: dict[str, Sequence[str]]) -> None:
+def write_ports_file(path: str, urls: Mapping[str, Sequence[str]]) -> None:
     """A JSON object of arrays of URLs; it appears whole, so that a reader never sees a part."""
     found = {kind: some for kind, some in urls.items() if some}
     unfinished = Path(f"{path}.new")

@@ -28,8 +28,10 @@ class ServerView(Protocol):
 
     start_wall_ns: int
     config_loaded_wall_ns: int
-    # When the client listener's certificate ends; empty without TLS.
-    tls_not_after: str
+
+    @property
+    def tls_not_after(self) -> str:
+        """When the client listener's certificate ends; empty without TLS."""
 
     def health_errors(self) -> Sequence[Mapping[str, str]]:
         """What is wrong now: `type` (CONNECTION, JETSTREAM, ...), `error` and what it concerns."""

@@ -1,0 +1,349 @@
+"""The composition root: builds every room from the options, starts them in order, ends them.
+
+`App` is also what monitoring sees of the server (`server.ops.view.ServerView`) and what signals
+may ask of it (`server.ops.signals.Controls`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from config.limits import MAX_PAYLOAD_WARNING_BYTES, PRODUCTION
+from config.options import Options
+from server.auth.authenticate import Authenticator
+from server.auth.directory import Directory
+from server.auth.nkeys import ServerIdentity
+from server.auth.passwords import PasswordPool
+from server.clock import Clock, Random
+from server.core._broker import Broker
+from server.hooks import ServerHooks
+from server.net._poller import Poller
+from server.net.clients import ClientListener
+from server.net.info import base_info
+from server.net.listener import ListenError, join_host_port, listening_urls, split_host_port
+from server.net.tls import TlsError
+from server.ops.closed import ClosedConnections
+from server.ops.lameduck import LameDuck
+from server.ops.logging import Logger
+from server.ops.pidfile import ports_file_path, write_pid_file, write_ports_file
+from server.version import COMPAT_VERSION, MARTLET_VERSION
+
+if TYPE_CHECKING:
+    from server.net.http import HttpServer
+
+TICK_S = 0.1
+TICKS_PER_SECOND = 10
+
+
+class StartError(Exception):
+    """The server cannot start with these options; the text is for the person who starts it."""
+
+
+class App:
+    def __init__(
+        self,
+        options: Options,
+        *,
+        program: str,
+        loop: asyncio.AbstractEventLoop,
+        logger: Logger,
+        clock: Clock,
+        random: Random,
+        reread: Callable[[], Options] | None = None,
+    ) -> None:
+        self.options = options
+        self.program = program
+        self.logger = logger
+        self.lame_duck = False
+        self._loop = loop
+        self._clock = clock
+        self._random = random
+        self._reread = reread
+        self._ended: asyncio.Future[None] = loop.create_future()
+        self._stopping = False
+        self._ticks = 0
+        self._name_server()
+        self._build()
+
+    def _name_server(self) -> None:
+        random = self._random
+        self.identity = ServerIdentity(random.token_bytes(32), random.token_bytes(32))
+        self.server_id = self.identity.server_id
+        self.server_name = self.options.server_name or self.server_id
+        self.version = COMPAT_VERSION
+        self.martlet_version = MARTLET_VERSION
+        self.runtime = f"python{platform.python_version()}"
+        self.start_wall_ns = self.config_loaded_wall_ns = self._clock.wall_ns()
+        self.port = self.http_port = self.https_port = 0
+        self.connect_urls: Sequence[str] = ()
+
+    def _build(self) -> None:
+        options = self.options
+        info = base_info(
+            server_id=self.server_id,
+            server_name=self.server_name,
+            xkey=self.identity.curve_public,
+            host=options.host,
+            port=options.port,
+            max_payload=options.max_payload_bytes,
+        )
+        self.closed = ClosedConnections(options.max_closed_clients)
+        self.broker = Broker()
+        self._passwords = PasswordPool(self._loop, PRODUCTION.auth_queue_entries)
+        self.authenticator = Authenticator(
+            Directory(options), self._passwords, self.logger, self.broker.account
+        )
+        self.hooks = ServerHooks(
+            options, info, self.authenticator, self.logger, self._random, self.closed
+        )
+        self.broker.hooks = self.hooks
+        self.broker.turn.set_call_soon(self._loop.call_soon)
+        apply_to_broker(options, self.authenticator.directory, self.broker)
+        self._poller = Poller(self.broker)
+        self._listener: ClientListener | None = None
+        self._http: HttpServer | None = None
+        self._ports_file = ""
+
+    # Start
+
+    async def start(self) -> None:
+        """Every listener is up when this returns; ends the process where the reference does."""
+        self._log_banner()
+        if self.options.pid_file:
+            try:
+                write_pid_file(self.options.pid_file)
+            except OSError as error:
+                self.logger.fatal(f"Could not write pidfile: {error}")
+        await self._start_monitoring()
+        self._start_clients()
+        self._loop.add_reader(self._poller.fileno(), self._poller.run)
+        self._loop.call_later(TICK_S, self._tick)
+        self._write_ports_file()
+        self.logger.notice("Server is ready")
+
+    def _log_banner(self) -> None:
+        options, notice = self.options, self.logger.notice
+        # Whatever the command is called: log parsers know a start by this line.
+        notice("Starting nats-server")
+        notice(f"  Version:  {COMPAT_VERSION}")
+        notice("  Git:      [not set]")
+        notice(f"  Martlet:  {MARTLET_VERSION}")
+        notice(f"  Name:     {self.server_name}")
+        notice(f"  ID:       {self.server_id}")
+        for flag in sorted(options.feature_flags):
+            notice(f"  Feature flag {flag!r} is not known here")
+        if self.authenticator.directory.has_plain_passwords():
+            self.logger.warn("Plaintext passwords detected, use nkeys or bcrypt")
+        if options.config_file:
+            digest = f"({options.config_digest})" if options.config_digest else ""
+            notice(f"Using configuration file: {options.config_file} {digest}")
+        if options.max_payload_bytes > MAX_PAYLOAD_WARNING_BYTES:
+            self.logger.warn(
+                "Maximum payloads over 8.00 MB are generally discouraged and could lead to poor "
+                "performance"
+            )
+
+    async def _start_monitoring(self) -> None:
+        http = self.options.http
+        if not http.port and not http.tls_port:
+            return
+        from server.net.http import HttpServer
+        from server.net.tls import server_context
+        from server.ops.monitor import Monitor
+
+        monitor = Monitor(self, self.logger.warn)
+        self._http = HttpServer(monitor.handle, self.logger.error)
+        kind = "https" if http.tls_port else "http"
+        wanted = max(http.tls_port or http.port, 0)
+        host = http.host or self.options.host
+        try:
+            context = None
+            if kind == "https":
+                if self.options.tls is None:
+                    raise TlsError("TLS cert and key required for HTTPS")
+                context = server_context(self.options.tls, demand_certificate=False)
+            port = await self._http.listen(host, wanted, context)
+        except (OSError, TlsError) as error:
+            self.logger.fatal(f"Can't start monitoring: {error}")
+        if kind == "https":
+            self.https_port = port
+        else:
+            self.http_port = port
+        self.logger.notice(f"Starting {kind} monitor on {join_host_port(host, port)}")
+
+    def _start_clients(self) -> None:
+        options = self.options
+        try:
+            self._listener = ClientListener(
+                self._loop,
+                self.broker,
+                self._poller,
+                options,
+                self._clock,
+                self.logger,
+                self.hooks.first_info,
+            )
+        except ListenError as error:
+            self.logger.fatal(f"Error listening on port: {error}")
+        except TlsError as error:
+            self.logger.fatal(str(error))
+        self.port = self._listener.port
+        where = join_host_port(options.host, self.port)
+        self.logger.notice(f"Listening for client connections on {where}")
+        self._log_tls()
+        self._tell_address()
+
+    def _tell_address(self) -> None:
+        """INFO's host and port: what is advertised, else where we listen."""
+        host, port = self.options.host, self.port
+        if self.options.client_advertise:
+            host, port = split_host_port(self.options.client_advertise, port)
+        self.hooks.info = replace(self.hooks.info, host=host, port=port)
+
+    def _log_tls(self) -> None:
+        tls = self.options.tls
+        if tls is None:
+            return
+        first_only = tls.handshake_first and not tls.handshake_first_fallback_ns
+        available = self.options.allow_non_tls and not first_only
+        self.logger.notice(f"TLS {'available' if available else 'required'} for client connections")
+        if first_only:
+            self.logger.warn(
+                'Clients that are not using "TLS Handshake First" option will fail to connect'
+            )
+
+    def _write_ports_file(self) -> None:
+        options = self.options
+        if not options.ports_file_dir:
+            return
+        tls_required = options.tls is not None and not options.allow_non_tls
+        urls = {"nats": listening_urls("tls" if tls_required else "nats", options.host, self.port)}
+        if self._http is not None:
+            scheme = "https" if self.https_port else "http"
+            host = options.http.host or options.host
+            urls["monitoring"] = listening_urls(scheme, host, self.https_port or self.http_port)
+        self._ports_file = ports_file_path(options.ports_file_dir, self.program)
+        try:
+            write_ports_file(self._ports_file, urls)
+        except OSError as error:
+            self.logger.error(f"Error writing ports file ({self._ports_file}): {error}")
+            self._ports_file = ""
+
+    def _tick(self) -> None:
+        if self._stopping:
+            return
+        self._loop.call_later(TICK_S, self._tick)
+        self.broker.tick(self._clock.monotonic_ns())
+        self._ticks += 1
+        if self._ticks % TICKS_PER_SECOND == 0 and self._listener is not None:
+            self._listener.report_throttled()
+
+    # What signals ask for
+
+    def shut_down(self) -> None:
+        if self._stopping:
+            return
+        self._stopping = True
+        self.logger.notice("Initiating Shutdown...")
+        if self._listener is not None:
+            self._listener.stop()
+        self.broker.close_all("Server Shutdown")
+        self._ended.set_result(None)
+
+    def enter_lame_duck(self) -> None:
+        if self._stopping or self.lame_duck:
+            return
+        self.logger.notice("Entering lame duck mode, stop accepting new clients")
+        self.lame_duck = self.broker.lame_duck = True
+        if self._listener is not None:
+            self._listener.stop()
+        clients = list(self.broker.clients.values())
+        if not clients:
+            self.shut_down()
+            return
+        self.hooks.info = replace(self.hooks.info, ldm=True, connect_urls=[])
+        self.hooks.send_info_to_all()
+        self.hooks.info = replace(self.hooks.info, ldm=False)
+        LameDuck(
+            self._loop,
+            self._random,
+            clients,
+            duration_ns=self.options.lame_duck_duration_ns,
+            grace_ns=self.options.lame_duck_grace_period_ns,
+            announce=self.logger.notice,
+            done=self.shut_down,
+        )
+
+    def reload(self) -> None:
+        raise NotImplementedError
+
+    def reopen_log(self) -> None:
+        raise NotImplementedError
+
+    # The end
+
+    async def wait_ended(self) -> None:
+        """Until `shut_down`; then puts away what is left."""
+        await self._ended
+        if self._http is not None:
+            await self._http.close()
+        # One more round of the loop lets TLS connections say goodbye.
+        await asyncio.sleep(0)
+        self._loop.remove_reader(self._poller.fileno())
+        self._poller.close()
+        self._passwords.close()
+        if self._ports_file:
+            try:
+                Path(self._ports_file).unlink()
+            except OSError as error:
+                self.logger.error(f"Error cleaning up ports file {self._ports_file}: {error}")
+        self.logger.notice("Server Exiting..")
+        self.logger.close()
+
+    # What monitoring sees
+
+    def wall_ns(self) -> int:
+        return self._clock.wall_ns()
+
+    def health_errors(self) -> Sequence[Mapping[str, str]]:
+        return ()
+
+    @property
+    def tls_not_after(self) -> str:
+        from server.net.tls import certificate_end
+
+        tls = self.options.tls
+        return certificate_end(tls.certificates[0].cert_file) if tls and tls.certificates else ""
+
+
+def apply_to_broker(options: Options, directory: Directory, broker: Broker) -> None:
+    """Every value of the options that the data path reads."""
+    broker.max_control_line = options.max_control_line_bytes
+    broker.max_payload = options.max_payload_bytes
+    broker.max_pending = options.max_pending_bytes
+    broker.max_subs = options.max_subscriptions
+    broker.max_sub_tokens = options.max_subject_tokens
+    broker.max_connections = options.max_connections
+    broker.ping_interval_ns = options.ping_interval_ns
+    broker.ping_max = options.max_pings_out
+    broker.write_deadline_ns = options.write_deadline_ns
+    broker.auth_timeout_ns = options.auth.timeout_ns
+    broker.headers = not options.no_header_support
+    broker.no_fast_producer_stall = options.no_fast_producer_stall
+    broker.auth_required = directory.required
+    broker.trace = options.log.trace
+    broker.trace_headers_only = options.log.trace_headers
+    broker.max_traced_msg_len = options.log.max_traced_message_bytes
+    if options.system_account:
+        broker.system_account = broker.account(options.system_account)
+    for wanted in options.accounts:
+        account = broker.account(wanted.name)
+        account.max_connections = wanted.max_connections
+        account.max_subscriptions = wanted.max_subscriptions
+        account.max_payload = wanted.max_payload_bytes
