@@ -61,6 +61,12 @@ lint: build  ## ruff and mypy
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/mypy
 
+bench: build loadgen  ## measure ROW=core against nats-server (ARGS=--keep, --list, --help ...)
+	@$(PY) -m bench $(ROW) $(ARGS)
+
+prof: build loadgen  ## profile Martlet during ROW=... with perf, else py-spy (ARGS="--only peer")
+	@$(PY) -m bench $(ROW) --profile $(ARGS)
+
 ledger:  ## write docs/features.md anew from the tests' markers
 	$(PYTHON) -m tests.ledger
 

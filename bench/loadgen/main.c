@@ -38,6 +38,7 @@ static const char USAGE[] =
     "  --warmup F          the same load before, not counted [0.5]\n"
     "  --count N           stop after N messages of each publisher, N requests in all, or how many\n"
     "                      connections or subscriptions [stream, latency: 0, no such limit]\n"
+    "  --stall-ms N        stream: nothing moves for so long: messages are lost [5000]\n"
     "  --publishers N      [1]\n"
     "  --subscribers N     [1]\n"
     "  --subjects N        publisher i and subscriber i use subject i modulo N [1]\n"
@@ -54,7 +55,7 @@ static const char USAGE[] =
 struct arguments {
     const char *host, *kind;
     int port, server_pid, size, publishers, subscribers, subjects, requesters, responders;
-    int queue, connections, at_once, bytes_per_ms;
+    int queue, connections, at_once, bytes_per_ms, stall_ms;
     long long count;
     double seconds, warmup, settle;
 };
@@ -96,7 +97,7 @@ static struct arguments arguments_parse(int argc, char **argv)
 {
     static struct arguments a = {.host = "127.0.0.1", .kind = "slow", .size = 16, .publishers = 1,
         .subscribers = 1, .subjects = 1, .requesters = 1, .responders = 1, .connections = 10,
-        .at_once = 64, .bytes_per_ms = 32768, .seconds = 2, .warmup = 0.5, .settle = 1};
+        .at_once = 64, .bytes_per_ms = 32768, .stall_ms = 5000, .seconds = 2, .warmup = 0.5, .settle = 1};
     const struct option_row rows[] = {
         {"host", TEXT, &a.host, 0, 0}, {"kind", TEXT, &a.kind, 0, 0},
         {"port", WHOLE, &a.port, 1, 65535}, {"server-pid", WHOLE, &a.server_pid, 0, 1e9},
@@ -107,6 +108,7 @@ static struct arguments arguments_parse(int argc, char **argv)
         {"connections", WHOLE, &a.connections, 1, PEERS_MAX},
         {"at-once", WHOLE, &a.at_once, 1, 1024},
         {"bytes-per-ms", WHOLE, &a.bytes_per_ms, 1, 1 << 20},
+        {"stall-ms", WHOLE, &a.stall_ms, 1, 60000},
         {"count", BIG, &a.count, 0, COUNT_MAX}, {"seconds", REAL, &a.seconds, 0, SECONDS_MAX},
         {"warmup", REAL, &a.warmup, 0, SECONDS_MAX}, {"settle", REAL, &a.settle, 0, SECONDS_MAX},
     };
@@ -135,7 +137,7 @@ static void run_stream(const struct arguments *a)
     struct target target = target_of(a);
     struct stream_options options = {.publishers = a->publishers, .subscribers = a->subscribers,
         .subjects = a->subjects, .payload_bytes = a->size, .seconds = a->seconds,
-        .warmup_seconds = a->warmup, .count = (uint64_t)a->count};
+        .warmup_seconds = a->warmup, .count = (uint64_t)a->count, .stall_ms = a->stall_ms};
     if (a->publishers < 1)
         fail("stream needs a publisher");
     struct stream_result result = stream_run(&target, &options);

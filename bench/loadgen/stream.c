@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { BATCH_BYTES = 128 * 1024, STALL_MS = 5000, EVENTS_PER_WAIT = 256 };
+enum { BATCH_BYTES = 128 * 1024, EVENTS_PER_WAIT = 256 };
 
 enum kind { PUBLISHER, SUBSCRIBER };
 enum publisher_state { PUBLISHING, WAITS_FOR_PONG, DONE };
@@ -271,7 +271,7 @@ static void phase_begin(struct stream *stream)
 static void stream_step(struct stream *stream)
 {
     struct epoll_event events[EVENTS_PER_WAIT];
-    int count = epoll_wait(stream->epoll_fd, events, EVENTS_PER_WAIT, STALL_MS);
+    int count = epoll_wait(stream->epoll_fd, events, EVENTS_PER_WAIT, stream->options->stall_ms);
     for (int i = 0; i < count; i++) {
         struct peer *peer = events[i].data.ptr;
         if (peer->kind == SUBSCRIBER)
@@ -298,6 +298,13 @@ static struct stream_result totals(struct stream *stream)
     return result;
 }
 
+static _Noreturn void fail_stalled(struct stream *stream)
+{
+    struct stream_result lost = totals(stream);
+    fail("%llu of %llu messages came; nothing moved for %d ms", (unsigned long long)lost.received,
+         (unsigned long long)lost.expected, stream->options->stall_ms);
+}
+
 static struct stream_result phase_run(struct stream *stream, double seconds)
 {
     phase_begin(stream);
@@ -311,11 +318,8 @@ static struct stream_result phase_run(struct stream *stream, double seconds)
         uint64_t now = now_ns();
         if (stream->progressed)
             progressed_at = now;
-        if (now - progressed_at > (uint64_t)STALL_MS * 1000000u) {
-            struct stream_result lost = totals(stream);
-            fail("%llu of %llu messages came; nothing moved for %d ms",
-                 (unsigned long long)lost.received, (unsigned long long)lost.expected, STALL_MS);
-        }
+        if (now - progressed_at >= (uint64_t)stream->options->stall_ms * 1000000u)
+            fail_stalled(stream);
         if (!stopped && now >= deadline && !stream->options->expect) {
             publishers_stop(stream);
             stopped = true;

@@ -12,6 +12,7 @@ struct stream_options {
     double seconds;
     double warmup_seconds;
     uint64_t count;         /* messages of each publisher; 0: as many as fit the seconds */
+    int stall_ms;           /* without any progress for so long, messages are lost */
     uint64_t expect;        /* calibration only: each subscriber gets so many after a PING */
 };
 

@@ -1,0 +1,161 @@
+"""The measurements: each runs on fresh servers of one program and gives named numbers."""
+
+import json
+import statistics
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from bench.programs import BIN, BenchError, Program, Server
+
+LOADGEN = BIN / "martlet-loadgen"
+LOAD_TIMEOUT_S = 120.0
+
+Numbers = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How much of everything. Only FULL gives numbers worth comparing."""
+
+    name: str
+    seconds: float
+    warmup_s: float
+    connections: int
+    subscriptions: int
+    settle_s: float
+    idle_s: float
+    starts: int
+
+
+FULL = Scale("full", 2.0, 0.5, 10_000, 1_000_000, 1.0, 10.0, 10)
+SMOKE = Scale("smoke", 0.05, 0.0, 40, 2_000, 0.0, 0.1, 1)
+
+Run = Callable[[Program, Scale], Numbers]
+
+
+def options(**values: object) -> list[str]:
+    """`at_once=64` becomes `--at-once 64`; True becomes a bare flag."""
+    words: list[str] = []
+    for name, value in values.items():
+        words.append("--" + name.replace("_", "-"))
+        if value is not True:
+            words.append(str(value))
+    return words
+
+
+def generate(server: Server, load: str, **values: object) -> Numbers:
+    """Runs one load to its end and returns what it reports."""
+    where = options(port=server.port, server_pid=server.process.pid)
+    done = subprocess.run(
+        [LOADGEN, load, *where, *options(**values)],
+        capture_output=True,
+        text=True,
+        timeout=LOAD_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        said = b"".join(server.last_lines).decode(errors="replace")[-300:]
+        raise BenchError(f"{done.stderr.strip()} (server's log ends: {said.strip() or 'empty'})")
+    return {k: v for k, v in json.loads(done.stdout).items() if not isinstance(v, str)}
+
+
+def stream(*, publishers: int, subscribers: int, subjects: int, size: int) -> Run:
+    def run(program: Program, scale: Scale) -> Numbers:
+        with program.running() as server:
+            return generate(
+                server,
+                "stream",
+                publishers=publishers,
+                subscribers=subscribers,
+                subjects=subjects,
+                size=size,
+                seconds=scale.seconds,
+                warmup=scale.warmup_s,
+            )
+
+    return run
+
+
+def latency(*, requesters: int, responders: int) -> Run:
+    queue = {"queue": True} if responders > 1 else {}
+
+    def run(program: Program, scale: Scale) -> Numbers:
+        with program.running() as server:
+            return generate(
+                server,
+                "latency",
+                requesters=requesters,
+                responders=responders,
+                seconds=1.5 * scale.seconds,
+                warmup=scale.warmup_s,
+                **queue,
+            )
+
+    return run
+
+
+def connections(program: Program, scale: Scale) -> Numbers:
+    with program.running() as server:
+        return generate(server, "connections", count=scale.connections, settle=scale.settle_s)
+
+
+def subscriptions(program: Program, scale: Scale) -> Numbers:
+    with program.running() as server:
+        return generate(server, "subscriptions", count=scale.subscriptions, settle=scale.settle_s)
+
+
+def idle(program: Program, scale: Scale) -> Numbers:
+    with program.running() as server:
+        time.sleep(scale.settle_s)
+        started, before = time.monotonic(), server.cpu_s()
+        time.sleep(scale.idle_s)
+        busy = (server.cpu_s() - before) / (time.monotonic() - started)
+        return {"rss_mb": server.rss_bytes() / 1e6, "cpu_percent": 100 * busy}
+
+
+def ready(program: Program, scale: Scale) -> Numbers:
+    times_ms: list[float] = []
+    for _ in range(scale.starts):
+        with program.running() as server:
+            times_ms.append(1e3 * server.ready_s)
+    return {"best_ms": min(times_ms), "median_ms": statistics.median(times_ms)}
+
+
+@contextmanager
+def attack(server: Server, kind: str, scale: Scale) -> Iterator[None]:
+    """Misbehaving clients beside whatever the body does."""
+    seconds = 2 * (scale.seconds + scale.warmup_s) + 1
+    process = subprocess.Popen(
+        [LOADGEN, "attack", *options(port=server.port, kind=kind, seconds=seconds)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    try:
+        if process.stdout.readline() != "attacking\n":
+            raise BenchError(f"the {kind} attack did not begin: {process.stderr.read().strip()}")
+        yield
+        if process.poll() is not None:
+            raise BenchError(f"the {kind} attack ended early: {process.stderr.read().strip()}")
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+def isolation(program: Program, scale: Scale) -> Numbers:
+    """How much worse others' p99 gets: one requester and one responder, quiet and under attack."""
+    pair = {"seconds": scale.seconds, "warmup": scale.warmup_s}
+    with program.running() as server:
+        quiet = generate(server, "latency", **pair)
+        numbers = {"quiet_p99_us": quiet["p99_us"]}
+        for kind in ("slow", "deaf", "garbage"):
+            with attack(server, kind, scale):
+                attacked = generate(server, "latency", **pair)
+            numbers[f"{kind}_p99_us"] = attacked["p99_us"]
+            numbers[f"{kind}_ratio"] = attacked["p99_us"] / quiet["p99_us"]
+        return numbers

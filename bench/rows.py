@@ -1,0 +1,140 @@
+"""What is measured, in which unit, and how good it has to be.
+
+A measurement runs servers and gives several numbers; a row is one of those numbers with its goal.
+Rows of one measurement share its runs. A new row is a `Row` below; a new load is a function in
+`loads` and a `Measurement`.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from bench import loads
+
+
+class Better(Enum):
+    HIGHER = "higher"
+    LOWER = "lower"
+
+
+@dataclass(frozen=True)
+class Goal:
+    """A bound for Martlet's number itself, or for its ratio to the peer's."""
+
+    bound: float
+    of_ratio: bool
+
+    def text(self, better: Better) -> str:
+        sign = ">=" if better is Better.HIGHER else "<="
+        return f"{sign} {self.bound:g}{'x' if self.of_ratio else ''}"
+
+    def met(self, better: Better, martlet: float, ratio: float | None) -> bool | None:
+        """None: there is no ratio to judge."""
+        value = ratio if self.of_ratio else martlet
+        if value is None:
+            return None
+        return value >= self.bound if better is Better.HIGHER else value <= self.bound
+
+
+def times(bound: float) -> Goal:
+    return Goal(bound, of_ratio=True)
+
+
+def absolute(bound: float) -> Goal:
+    return Goal(bound, of_ratio=False)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    name: str
+    run: loads.Run
+    rounds: int = 3
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    group: str
+    measurement: Measurement
+    key: str
+    unit: str
+    better: Better
+    goal: Goal | None
+    about: str
+
+
+def _stream(
+    name: str, publishers: int, subscribers: int, subjects: int, size: int, goal: float, about: str
+) -> Row:
+    run = loads.stream(
+        publishers=publishers, subscribers=subscribers, subjects=subjects, size=size
+    )
+    return Row(
+        name, "core", Measurement(name, run), "delivered_per_s", "msg/s", Better.HIGHER,
+        times(goal), about,
+    )  # fmt: skip
+
+
+def _lower(
+    name: str, measurement: Measurement, key: str, unit: str, goal: Goal | None, about: str
+) -> Row:
+    return Row(name, "core", measurement, key, unit, Better.LOWER, goal, about)
+
+
+def _higher(
+    name: str, measurement: Measurement, key: str, unit: str, goal: Goal | None, about: str
+) -> Row:
+    return Row(name, "core", measurement, key, unit, Better.HIGHER, goal, about)
+
+
+_REQUEST = Measurement("request", loads.latency(requesters=1, responders=1))
+_QUEUE = Measurement("request_queue", loads.latency(requesters=8, responders=4))
+_CONNECTIONS = Measurement("connections", loads.connections)
+_SUBSCRIPTIONS = Measurement("subscriptions", loads.subscriptions)
+_IDLE = Measurement("idle", loads.idle, rounds=1)
+_READY = Measurement("ready", loads.ready, rounds=1)
+_ISOLATION = Measurement("isolation", loads.isolation)
+
+ROWS: tuple[Row, ...] = (
+    _stream("publish_16", 1, 0, 1, 16, 4.0, "publish only, up to the PONG behind the last message"),
+    _stream("one_to_one_16", 1, 1, 1, 16, 4.0, "1 publisher, 1 subscriber"),
+    _stream("one_to_one_128", 1, 1, 1, 128, 2.5, "1 publisher, 1 subscriber"),
+    _stream("one_to_one_8k", 1, 1, 1, 8192, 1.2, "1 publisher, 1 subscriber"),
+    _stream("fan_out_8_16", 1, 8, 1, 16, 3.0, "1 publisher, 8 subscribers: deliveries"),
+    _stream("pairs_4_128", 4, 4, 4, 128, 2.0, "4 publishers on 4 subjects, 1 subscriber each"),
+    _stream("mesh_4_128", 4, 4, 1, 128, 2.0, "4 publishers, 4 subscribers, 1 subject: deliveries"),
+    _stream("fan_in_4_16", 4, 1, 1, 16, 1.0, "4 publishers, 1 subscriber"),
+    _lower("request_p50", _REQUEST, "p50_us", "us", times(0.9), "request-reply, 1 in flight"),
+    _lower("request_p99", _REQUEST, "p99_us", "us", times(0.9), "request-reply, 1 in flight"),
+    _lower("request_p999", _REQUEST, "p999_us", "us", None, "request-reply, 1 in flight"),
+    _higher("request_queue_rate", _QUEUE, "requests_per_s", "req/s", times(1.0),
+            "8 requesters with 1 in flight each, 4 responders in a queue group"),
+    _lower("request_queue_p99", _QUEUE, "p99_us", "us", times(1.0), "the same: latency"),
+    _lower("connection_memory", _CONNECTIONS, "rss_bytes_each", "B", absolute(12 * 1024),
+           "10,000 idle connections: memory of each beyond the idle server"),
+    _higher("accept_rate", _CONNECTIONS, "per_s", "conn/s", times(1.0),
+            "connect, INFO, CONNECT, PING, PONG; 64 at once"),
+    _lower("subscription_memory", _SUBSCRIPTIONS, "rss_bytes_each", "B", absolute(300),
+           "1 million subscriptions, unique subjects bench.<0-999>.<0-999>, over 10 connections"),
+    _higher("subscribe_rate", _SUBSCRIPTIONS, "per_s", "SUB/s", times(1.0), "the same: speed"),
+    _lower("idle_memory", _IDLE, "rss_mb", "MB", absolute(60), "resident, nobody connected"),
+    _lower("idle_cpu", _IDLE, "cpu_percent", "%", absolute(0.5), "of one core over 10 s"),
+    _lower("ready_median", _READY, "median_ms", "ms", absolute(300), "exec to first INFO, of 10"),
+    _lower("ready_best", _READY, "best_ms", "ms", absolute(300), "exec to first INFO, of 10"),
+    _lower("isolation_slow", _ISOLATION, "slow_ratio", "x", absolute(2.0),
+           "p99 of others beside a subscriber that reads 3 of 32 MB/s, against quiet"),
+    _lower("isolation_deaf", _ISOLATION, "deaf_ratio", "x", absolute(2.0),
+           "p99 of others beside a subscriber that never reads 32 MB/s, against quiet"),
+    _lower("isolation_garbage", _ISOLATION, "garbage_ratio", "x", absolute(2.0),
+           "p99 of others beside 1,000 connections/s that send nonsense, against quiet"),
+)  # fmt: skip
+
+
+def select(names: list[str]) -> list[Row]:
+    """Rows by their own name, their measurement's or their group's; `all` is every one."""
+    chosen: list[Row] = []
+    for name in names:
+        found = [r for r in ROWS if name in ("all", r.name, r.group, r.measurement.name)]
+        if not found:
+            raise LookupError(f"no row is called {name!r}; see python -m bench --list")
+        chosen += [row for row in found if row not in chosen]
+    return chosen
