@@ -1,0 +1,62 @@
+"""Other people's clients, unchanged, use the ordinary features. `make interop` runs all of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from .conftest import Servers
+from .programs import PROGRAMS, MissingToolError, Program, built, environment
+
+LIBRARIES = {program.name: program for program in PROGRAMS if program.name != "cli"}
+CHECKS = {
+    "connect_info", "publish_subscribe", "wildcards", "queue_group", "request_reply", "headers",
+    "no_responders", "unsubscribe_max", "drain", "large_message", "max_payload", "flush_rtt",
+    "auth_refused", "permissions", "tls", "reconnect",
+}  # fmt: skip
+SECONDS = 60
+
+
+def run(program: Program, servers: Servers) -> tuple[list[str], str]:
+    """The lines of a program; it asks for the restart with a line of its own."""
+    folder = built(program)
+    process = subprocess.Popen(
+        program.run,
+        cwd=folder,
+        env=environment(**servers.urls()),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    lines = []
+    assert process.stdout is not None
+    assert process.stderr is not None
+    for line in process.stdout:
+        if line == "restart\n":
+            servers.restart()
+        else:
+            lines.append(line.rstrip())
+    errors = process.stderr.read()
+    process.stdout.close()
+    process.stderr.close()
+    process.wait(SECONDS)
+    return lines, errors
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["python", *(pytest.param(n, marks=pytest.mark.interop) for n in LIBRARIES if n != "python")],
+)
+@pytest.mark.feature("1-058", "1-060", "1-066", "1-068", "4-003", "4-011", "4-025")
+def test_client_library(name: str, servers: Servers) -> None:
+    if name != "python" and not os.environ.get("MARTLET_INTEROP"):
+        pytest.skip("`make interop` runs this")
+    try:
+        lines, errors = run(LIBRARIES[name], servers)
+    except MissingToolError as missing:
+        pytest.skip(str(missing))
+    failed = [line for line in lines if not line.startswith("ok ")]
+    assert not failed, "\n".join([*failed, errors])
+    assert {line.removeprefix("ok ") for line in lines} == CHECKS, errors
