@@ -37,7 +37,7 @@ def test_every_bcrypt_prefix_is_known(prefix: str) -> None:
     assert not bcrypt_equal(hashed, "Secret")
 
 
-@pytest.mark.parametrize("text", ["", "secret", "$2a$", "$2a$11$short", "$1a$" + HASHED[4:]])
+@pytest.mark.parametrize("text", ["", "secret", "$2a$", "$2a$11$short", "$1a$" + "x" * 56])
 def test_other_texts_are_plain(text: str) -> None:
     assert not is_bcrypt(text)
 
