@@ -54,7 +54,7 @@ test: build loadgen  ## the whole suite
 	$(PY) -m pytest -n $(JOBS) -q
 
 quick: build  ## unit, tidy and property tests: under a minute
-	$(PY) -m pytest -n $(JOBS) -q tests/unit tests/tidy tests/property
+	$(PY) -m pytest -n $(JOBS) -q -m 'not slow' tests/unit tests/tidy tests/property
 
 lint: build  ## ruff and mypy
 	@$(PY) -m pip install -q --disable-pip-version-check mypy ruff types-PyYAML

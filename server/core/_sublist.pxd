@@ -149,7 +149,7 @@ cdef class Sublist:
     cdef bint overlaps(self, const char* subject, size_t length) noexcept nogil
     cdef bint covers(self, const char* subject, size_t length) except -1 nogil
     # Fills `out` with up to `limit` subscriptions after `skip`, in no order; with a literal `test`
-    # only those that match it. Returns how many.
+    # only those that match it. Returns how many; with `out` NULL it only counts.
     cdef size_t gather(
         self, Sub** out, size_t limit, size_t skip, const char* test, size_t test_len
     ) noexcept nogil

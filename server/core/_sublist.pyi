@@ -1,17 +1,5 @@
 """The subject trie as Python sees it; the C contract is in _sublist.pxd."""
 
-from typing import TypedDict
-
-class SublistStats(TypedDict):
-    num_subscriptions: int
-    num_cache: int
-    num_inserts: int
-    num_removes: int
-    num_matches: int
-    num_cache_hits: int
-    max_fanout: int
-    total_fanout: int
-
 class Held:
     """A subscription that Python made; it leaves with the handle at the latest."""
 
@@ -37,10 +25,11 @@ class Sublist:
     def interest(self, subject: bytes) -> tuple[int, int]: ...
     def overlapping(self, subject: bytes) -> bool: ...
     def covering(self, subject: bytes) -> bool: ...
+    def total(self, test: bytes = b"") -> int: ...
     def listing(
         self, limit: int, skip: int = 0, test: bytes = b""
     ) -> list[tuple[bytes, bytes, bytes]]: ...
-    def stats(self) -> SublistStats: ...
+    def stats(self) -> dict[str, int]: ...
     def sizes(self) -> dict[str, int]: ...
 
 def live_structures() -> dict[str, int]: ...

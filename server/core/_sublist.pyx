@@ -956,6 +956,9 @@ cdef class Sublist:
     def covering(self, bytes subject):
         return bool(self.covers(subject, len(subject)))
 
+    def total(self, bytes test=b""):
+        return self.gather(NULL, self.subscriptions, 0, test, len(test))
+
     def listing(self, size_t limit, size_t skip=0, bytes test=b""):
         cdef size_t count = min(limit, self.subscriptions), at
         cdef Sub** out = <Sub**> malloc((count + 1) * sizeof(Sub*))
@@ -984,7 +987,7 @@ cdef class Sublist:
             "num_inserts": self.inserts,
             "num_removes": self.removes,
             "num_matches": self.matches,
-            "num_cache_hits": self.cache_hits,
+            "cache_hits": self.cache_hits,
             "max_fanout": largest,
             "total_fanout": total,
         }
@@ -1039,7 +1042,7 @@ cdef void page_members(Page* page, Sub** members, size_t count) noexcept nogil:
     cdef size_t skipped = min(page.skip, count)
     cdef size_t taken = min(count - skipped, page.limit - page.count)
     page.skip -= skipped
-    if taken:
+    if taken and page.out != NULL:
         memcpy(page.out + page.count, members + skipped, taken * sizeof(Sub*))
     page.count += taken
 

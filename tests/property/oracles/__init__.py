@@ -1,0 +1,1 @@
+"""Plain-Python twins of compiled modules: slow, short and obviously right."""
