@@ -45,11 +45,37 @@ def subsz(view: ServerView, options: SubszOptions) -> dict[str, Any]:
     page = stamped(view) | trie_statistics(accounts)
     page |= {"total": 0, "offset": offset, "limit": limit}
     if options.subscriptions:
-        found = [sub for account in accounts for sub in account_subscriptions(account, options)]
-        page["total"] = len(found)
-        if found[offset : offset + limit]:
-            page["subscriptions_list"] = found[offset : offset + limit]
+        page["total"], shown = listing(view, options, offset, limit)
+        if shown:
+            page["subscriptions_list"] = shown
     return page
+
+
+def listing(
+    view: ServerView, options: SubszOptions, offset: int, limit: int
+) -> tuple[int, list[dict[str, Any]]]:
+    """How many client subscriptions there are and a page of them.
+
+    Without a test subject, clients outside the page are only counted.
+    """
+    total = 0
+    shown: list[dict[str, Any]] = []
+    for client in view.broker.clients.values():
+        account = client.account.name if client.account is not None else ""
+        if options.acc not in ("", account):
+            continue
+        ends = total + client.subscription_count
+        if not options.test and (ends <= offset or total >= offset + limit):
+            total = ends
+            continue
+        for sub in client.subscriptions():
+            if options.test and not matches(options.test, sub.subject):
+                continue
+            if offset <= total < offset + limit:
+                tags = {"account": account, "account_tag": account}
+                shown.append(tags | subscription_json(sub, client.cid))
+            total += 1
+    return total, shown
 
 
 def trie_statistics(accounts: Sequence[Account]) -> dict[str, Any]:
@@ -59,7 +85,7 @@ def trie_statistics(accounts: Sequence[Account]) -> dict[str, Any]:
         key: sum(stats[key] for stats in all_stats)
         for key in ("num_subscriptions", "num_cache", "num_inserts", "num_removes", "num_matches")
     }
-    hits = sum(stats["cache_hits"] for stats in all_stats)
+    hits = sum(stats["num_cache_hits"] for stats in all_stats)
     fan_out = sum(stats["total_fanout"] for stats in all_stats)
     cached = total["num_cache"]
     return total | {
@@ -67,14 +93,6 @@ def trie_statistics(accounts: Sequence[Account]) -> dict[str, Any]:
         "max_fanout": max((stats["max_fanout"] for stats in all_stats), default=0),
         "avg_fanout": fan_out / cached if cached else 0,
     }
-
-
-def account_subscriptions(account: Account, options: SubszOptions) -> list[dict[str, Any]]:
-    return [
-        {"account": account.name, "account_tag": account.name, **subscription_json(sub, cid)}
-        for sub, cid in account.all_subscriptions()
-        if not options.test or matches(options.test, sub.subject)
-    ]
 
 
 def accountz(view: ServerView, account_name: str) -> dict[str, Any]:
