@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 
@@ -31,11 +33,33 @@ class ConnectOptions(msgspec.Struct, frozen=True):
 
 BEFORE_CONNECT = ConnectOptions()
 _decoder = msgspec.json.Decoder(ConnectOptions)
+_SECRETS = re.compile(
+    rb'("?\s*(?:auth_token\S*?|pass\S*?|proxy_sig|nkey|sig)"?\s*[:=]\s*"?)[^",\r\n}]*'
+)
 
 
-def decode_connect(line: bytes) -> ConnectOptions | None:
-    """The options, or None when the JSON does not parse or a key has the wrong type."""
+def decode_connect(line: bytes, before: ConnectOptions) -> ConnectOptions | None:
+    """The options, or None when the JSON does not parse or a key has the wrong type.
+
+    A second CONNECT keeps what it does not mention from the first, `before`.
+    """
     try:
-        return _decoder.decode(line)
+        options = _decoder.decode(line)
+        if before is BEFORE_CONNECT:
+            return options
+        mentioned = msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
+    kept = {
+        field: getattr(before, field)
+        for field, key in zip(
+            ConnectOptions.__struct_fields__, ConnectOptions.__struct_encode_fields__, strict=True
+        )
+        if key not in mentioned
+    }
+    return msgspec.structs.replace(options, **kept)
+
+
+def redact_secrets(line: bytes) -> bytes:
+    """The CONNECT line for a trace."""
+    return _SECRETS.sub(rb"\1[REDACTED]", line)

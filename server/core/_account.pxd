@@ -1,0 +1,30 @@
+from libc.stdint cimport int32_t, int64_t
+
+from server.core._broker cimport Broker
+from server.core._sink cimport Msg, Sink
+from server.core._sublist cimport Sub, Sublist
+from server.core._turn cimport Phase
+
+
+cdef class Account:
+    cdef Broker broker
+    cdef readonly str name
+    cdef readonly Sublist sublist
+    cdef public int64_t max_payload
+    cdef public int64_t max_subscriptions
+    cdef public int64_t max_connections
+    cdef public str issued_at
+    cdef public int64_t in_msgs, in_bytes, out_msgs, out_bytes
+    cdef public int64_t slow_consumers
+    cdef readonly int64_t connections, total_connections, subscriptions
+    cdef object inbox                # deliveries to callbacks, until the end of the turn
+    cdef Phase inbox_phase
+
+
+cdef class PySub(Sink):
+    cdef drop(self)
+    cdef Account account
+    cdef Sub* sub
+    cdef object callback
+    cdef readonly str subject
+    cdef readonly str queue

@@ -1,0 +1,1035 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""One client: what its operations mean, what it is subscribed to, and what it is sent.
+
+Contract: operations come from the parser (`OPS`), messages from the router (`deliver`). Neither
+makes a Python object for a publish or a delivery that nothing forbids or traces. Subscriptions are
+owned here: in a table by sid and in the account's trie; a removal marks the Sub closed, takes it
+out of both, and its memory goes at the end of the turn. What each hook is called for is in
+server/core/hooks.py; which error closes is the reference's behaviour.
+"""
+
+cimport cython
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcmp, memcpy
+
+from server.core._account cimport Account
+from server.core._broker cimport Broker
+from server.core._connection cimport (
+    HOLD_AUTH, HOLD_STALL, Carrier, Connection, PyCarrier,
+)
+from server.core._outbox cimport Chunk, outbox_refer, outbox_room
+from server.core._permissions cimport Permissions
+from server.core._router cimport route
+from server.core._sink cimport TAIL_BYTES, Msg
+from server.core._subject cimport SUBJECT_LITERAL, subject_kind
+from server.core._sublist cimport MatchResult, Sub, match_is_valid, sub_free, sub_new
+from server.wire._build cimport copy_short, put_decimal
+from server.wire._parser cimport (
+    FAULT_ARGUMENTS, FAULT_CONTROL_LINE, FAULT_HEADERS, FAULT_PAYLOAD_END, FAULT_UNKNOWN_VERB,
+    GO_ON, PAUSE, STOP, V_CONNECT, V_HPUB, V_INFO, V_PING, V_PONG, V_PUB, V_SUB, V_UNSUB,
+    Fault, Ops, Parser, PubArgs, Verb, parse,
+)
+
+from typing import NamedTuple
+
+from server.core.connect import BEFORE_CONNECT, decode_connect, redact_secrets
+from server.core.quote import quote
+
+cdef enum:
+    REFERENCE_MIN = 3072         # payloads from here on are not copied behind their line
+    REFERENCE_FLUSH_BYTES = 262144
+    LARGE_REST = 32768           # a payload that still misses more gets a buffer of its own
+    SNIPPET_MAX = 32
+    REPLIES_MAX = 65536
+    REPLIES_PRUNE = 4096
+
+cdef int64_t HOUR_NS = 3600000000000
+cdef object BEFORE = BEFORE_CONNECT
+cdef frozenset VERB_NAMES_UNTRACED = frozenset((V_INFO,))
+cdef dict VERB_NAMES = {
+    V_PUB: "PUB", V_HPUB: "HPUB", V_SUB: "SUB", V_UNSUB: "UNSUB", V_CONNECT: "CONNECT",
+    V_PING: "PING", V_PONG: "PONG",
+}
+
+
+class SubInfo(NamedTuple):
+    subject: str
+    queue: str
+    sid: str
+    delivered: int
+    max: int
+
+
+cdef int op_pub_line(void* context, const PubArgs* args) noexcept:
+    return (<Client> context).on_pub_line(args)
+
+cdef int op_pub(void* context, const PubArgs* args, const char* payload) noexcept:
+    return (<Client> context).on_pub(args, payload)
+
+cdef int op_sub(void* context, const char* subject, size_t subject_len, const char* queue,
+                size_t queue_len, const char* sid, size_t sid_len) noexcept:
+    return (<Client> context).on_sub(subject, subject_len, queue, queue_len, sid, sid_len)
+
+cdef int op_unsub(void* context, const char* sid, size_t sid_len, int64_t maximum) noexcept:
+    return (<Client> context).on_unsub(sid, sid_len, maximum)
+
+cdef int op_connect(void* context, const char* json, size_t size) noexcept:
+    cdef Client client = <Client> context
+    client.process_connect(json[:size])
+    return client.answer()
+
+cdef int op_ping(void* context) noexcept:
+    cdef Client client = <Client> context
+    client.put(b"PONG\r\n", 6)
+    client.last_in_ns = client.broker.clock()
+    if client._trace:
+        client.trace_line("->> [PONG]")
+    if client.connected and not client.first_pong_sent:
+        client.first_pong_sent = True
+        client.send_connect_info()
+    return client.answer()
+
+cdef int op_pong(void* context) noexcept:
+    cdef Client client = <Client> context
+    client.pings_out = 0
+    if client.ping_sent_ns:
+        client.rtt_ns = max(<int64_t> 1, client.broker.clock() - client.ping_sent_ns)
+    return GO_ON
+
+cdef int op_info(void* context, const char* json, size_t size) noexcept:
+    cdef Client client = <Client> context
+    client.process_info(json[:size])
+    return client.answer()
+
+cdef int op_error(void* context, const char* text, size_t size) noexcept:
+    cdef Client client = <Client> context
+    client.log("error", "Client Error " + text[:size].decode("utf-8", "replace"))
+    client.finish("Parse Error", True)
+    return STOP
+
+cdef int op_not_connect(void* context) noexcept:
+    cdef Client client = <Client> context
+    client.process_missing_connect()
+    return client.answer()
+
+cdef void op_fault(void* context, Fault fault, const char* at, size_t size) noexcept:
+    (<Client> context).process_fault(fault, at[:min(size, <size_t> 8192)])
+
+cdef void op_line(void* context, Verb verb, const char* args, size_t size) noexcept:
+    (<Client> context).trace_operation(verb, args[:size] if args != NULL else b"")
+
+cdef Ops OPS
+OPS.pub_line = op_pub_line
+OPS.pub = op_pub
+OPS.sub = op_sub
+OPS.unsub = op_unsub
+OPS.connect = op_connect
+OPS.ping = op_ping
+OPS.pong = op_pong
+OPS.info = op_info
+OPS.error = op_error
+OPS.not_connect = op_not_connect
+OPS.fault = op_fault
+OPS.line = op_line
+
+
+cdef inline uint32_t hash_sid(const char* sid, size_t length) noexcept nogil:
+    cdef uint32_t h = 2166136261u
+    cdef size_t i
+    for i in range(length):
+        h = (h ^ <uint8_t> sid[i]) * 16777619u
+    return h ^ (h >> 15)
+
+
+cdef inline bint begins(const char* text, size_t length, const char* prefix, size_t prefix_len) noexcept nogil:
+    return length > prefix_len and memcmp(text, prefix, prefix_len) == 0
+
+
+# Its attributes are needed while it is taken down.
+@cython.no_gc_clear
+cdef class Client(Connection):
+    def __init__(self, Broker broker, write=None, close_transport=None, str ip="", int port=0,
+                 str kind="Client", str type="nats", pause_transport=None, transport_pending=None):
+        self.broker = broker
+        self.kind = kind
+        self.type = type
+        self.ip = ip
+        self.port = port
+        self.nonce = b""
+        self.user = ""
+        self.connect_label = ""
+        self.options = BEFORE
+        self.verbose = self.pedantic = True
+        self.user_max_payload = self.user_max_subs = -1
+        self.carrier = PyCarrier(write, close_transport, pause_transport, transport_pending) if (
+            write is not None) else None
+        self.auth_required = broker.auth_required
+        self._trace = broker.trace
+        self.start_ns = self.last_in_ns = self.last_active_ns = broker.clock()
+        self.start_wall_ns = broker.wall()
+        self.copy_limits()
+        self.set_limits()
+
+    def __dealloc__(self):
+        cdef uint32_t i
+        cdef Sub* sub
+        if self.sid_table != NULL:
+            self.remove_all_subs()
+            free(self.sid_table)
+
+    # ---- life
+
+    def start(self):
+        cdef Broker broker = self.broker
+        if self.started:
+            return
+        self.started = True
+        broker.last_cid += 1
+        self.cid = broker.last_cid
+        broker.total_connections += 1
+        broker.clients[self.cid] = self
+        if not self.auth_required:
+            self.bind(broker.default_account)
+        info = self.ask_hook(broker.hooks.on_accept)
+        if self.closed:
+            return
+        if info is not None:
+            self.send_info(info)
+        self.log("debug", "Client connection created")
+        if len(broker.clients) > broker.max_connections:
+            self.log("error", "maximum connections exceeded")
+            self.close("Maximum Connections Exceeded", "maximum connections exceeded")
+            return
+        if self.auth_required and self.account is None:
+            self.parser.awaiting_auth = True
+            self.auth_deadline_ns = self.start_ns + broker.auth_timeout_ns
+        elif self.account is None:
+            self.bind(broker.default_account)
+        self.ping_at_ns = self.start_ns + broker.ping_interval_ns
+        self.set_care(CARE_TRACE, self._trace)
+        self.set_timer()
+
+    cdef ask_hook(self, hook):
+        try:
+            return hook(self)
+        except Exception as error:
+            self.log("error", f"Internal error: {error!r}")
+            self.close("Internal Client")
+            return None
+
+    cdef log(self, str level, str text):
+        try:
+            self.broker.hooks.log(level, text, self)
+        except Exception:
+            # A log that fails must not take a connection with it; it has its own reporting.
+            return
+
+    cdef bind(self, Account account):
+        """Belong to an account from now on."""
+        if self.account is account:
+            return
+        if self.account is not None:
+            self.account.connections -= 1
+        self.account = account
+        self.match = NULL
+        self.match_stamp = 0
+        self.pub_cleared = False
+        account.connections += 1
+        account.total_connections += 1
+
+    def set_limits(self):
+        """Payload and subscription limits: the smallest of server, account and user."""
+        cdef int64_t payload = self.user_max_payload
+        cdef int64_t subs = self.user_max_subs
+        if self.account is not None:
+            payload = smaller(payload, self.account.max_payload)
+            subs = smaller(subs, self.account.max_subscriptions)
+        if self.broker.max_payload > 0:
+            payload = smaller(payload, self.broker.max_payload)
+        if self.broker.max_subs > 0:
+            subs = smaller(subs, self.broker.max_subs)
+        self.max_payload = payload
+        self.max_subs = subs if subs > 0 else 0
+        self.parser.max_control_line = self.broker.max_control_line
+        self.pub_cleared = False
+
+    def apply_limits(self):
+        """The broker's limits have changed."""
+        self.copy_limits()
+        self.set_limits()
+        if self.max_subs and self.subscription_count > <uint32_t> self.max_subs:
+            self.close("Maximum Subscriptions Exceeded", "maximum subscriptions exceeded")
+
+    cdef void teardown(self) noexcept:
+        self.care |= CARE_GONE
+        self.log("debug", f"Client connection closed: {self.reason}")
+        if self.started:
+            self.broker.clients.pop(self.cid, None)
+            try:
+                self.broker.hooks.on_closed(self, self.reason)
+            except Exception as error:
+                self.log("error", f"Internal error: {error!r}")
+        self.remove_all_subs()
+        if self.account is not None:
+            self.account.connections -= 1
+        self.match = NULL
+        self.match_stamp = 0
+
+    # ---- input
+
+    def feed(self, data):
+        cdef const unsigned char[::1] view = data
+        if not self.closed and view.shape[0]:
+            self.take(<const char*> &view[0], view.shape[0])
+        return not self.closed
+
+    def peer_closed(self, str reason="Client Closed"):
+        self.finish(reason, True)
+
+    cdef size_t consume(self, const char* data, size_t size, Chunk* owner) noexcept:
+        cdef int answer
+        cdef size_t used
+        cdef int64_t msgs = self.in_msgs
+        cdef int64_t count = self.in_bytes
+        cdef Account account = self.account
+        self.reading_from = owner
+        used = parse(&self.parser, &OPS, <void*> self, data, size, &answer)
+        self.reading_from = NULL
+        self.rest_wanted = self.parser.need if self.parser.need > size - used + LARGE_REST else 0
+        msgs = self.in_msgs - msgs
+        if msgs:
+            count = self.in_bytes - count
+            self.broker.in_msgs += msgs
+            self.broker.in_bytes += count
+            if account is not None:
+                account.in_msgs += msgs
+                account.in_bytes += count
+        if msgs or self.subs_changed:
+            self.subs_changed = 0
+            self.last_in_ns = self.last_active_ns = self.broker.clock()
+        return used
+
+    cdef int answer(self) noexcept:
+        if self.closed:
+            return STOP
+        return PAUSE if self.holds else GO_ON
+
+    cdef process_fault(self, Fault fault, bytes near):
+        cdef str reason = "Protocol Violation"
+        if fault == FAULT_UNKNOWN_VERB or fault == FAULT_PAYLOAD_END:
+            self.log("error", f"Client parser ERROR: proto='{quote(near[:SNIPPET_MAX])}...'")
+            self.close(reason, "Unknown Protocol Operation")
+        elif fault == FAULT_CONTROL_LINE:
+            self.log("error", f"maximum control line exceeded: max_control_line "
+                     f"{self.parser.max_control_line}, Buffer len {len(near)} "
+                     f"(snip: {quote(near[:SNIPPET_MAX])}...)")
+            self.close("Maximum Control Line Exceeded", "maximum control line exceeded")
+        elif fault == FAULT_HEADERS:
+            self.log("error", "message headers not supported")
+            self.close(reason)
+        else:
+            self.log("error", f"Parse Error: {quote(near)}")
+            self.close(reason)
+
+    cdef process_info(self, bytes json):
+        # Ignored, but the reference closes on what is no JSON object.
+        if not is_json_object(json):
+            self.log("error", "INFO is not JSON")
+            self.close("Protocol Violation")
+
+    # ---- CONNECT
+
+    cdef process_connect(self, bytes line):
+        cdef Broker broker = self.broker
+        cdef bint first = not self.connected
+        cdef int64_t now = broker.clock()
+        self.auth_deadline_ns = 0
+        self.last_active_ns = now
+        self.rtt_ns = max(<int64_t> 1, now - self.start_ns)
+        self.set_first_ping(now)
+        options = decode_connect(line, self.options)
+        if options is None:
+            self.log("error", "CONNECT is not valid JSON")
+            self.close("Protocol Violation")
+            return
+        self.options = options
+        self.connected = True
+        self.set_care(CARE_ECHO, not options.echo)
+        self.verbose = options.verbose
+        self.pedantic = options.pedantic
+        self.headers = self.parser.headers = broker.headers and options.headers
+        self.pub_cleared = False
+        if not first:
+            self.remove_all_subs()
+        self.connect_label = make_label(options)
+        self.accepting = True
+        self.hold(HOLD_AUTH)
+        self.ask_hook(broker.hooks.on_connect)
+
+    cdef process_missing_connect(self):
+        signed_in = self.ask_hook(self.broker.hooks.on_missing_connect)
+        if self.closed or (signed_in and not self.parser.awaiting_auth):
+            return
+        self.log("error", "authentication error")
+        self.close("Authentication Failure", "Authorization Violation")
+
+    def accept(self, Account account, str user="", Permissions permissions=None,
+               int64_t max_payload=-1, int64_t max_subs=-1, auth=None):
+        if self.closed:
+            return False
+        if account.max_connections >= 0 and account is not self.account and (
+                account.connections >= account.max_connections):
+            self.log("error", "maximum account active connections exceeded")
+            self.close("Maximum Account Connections Exceeded",
+                       "maximum account active connections exceeded")
+            return False
+        self.bind(account)
+        self.user = user
+        self.auth = auth
+        self.auth_required = False
+        self.parser.awaiting_auth = False
+        self.auth_deadline_ns = 0
+        self.user_max_payload = max_payload
+        self.user_max_subs = max_subs
+        self.set_limits()
+        self.put_permissions(permissions)
+        self.set_timer()
+        if self.accepting:
+            self.accepting = False
+            self.finish_connect()
+        return not self.closed
+
+    cdef finish_connect(self):
+        """What is checked behind a successful authentication."""
+        options = self.options
+        if options.account or options.new_account:
+            self.log("error", "authentication error")
+            self.close("Authentication Failure", "Authorization Violation")
+            return
+        if options.protocol not in (0, 1):
+            self.close("Bad Client Protocol Version", "invalid client protocol")
+            return
+        self.no_responders = options.no_responders
+        if self.no_responders and not self.headers:
+            self.close("No Responders Requires Headers", "no responders requires headers support")
+            return
+        if self.verbose:
+            self.send_ok()
+        self.unhold(HOLD_AUTH)
+
+    def reject(self, str error="Authorization Violation", str reason="Authentication Failure"):
+        self.close(reason, error)
+
+    cdef send_connect_info(self):
+        if self.options.protocol < 1:
+            return
+        info = self.ask_hook(self.broker.hooks.on_first_pong)
+        if info is not None:
+            self.send_info(info)
+
+    cdef put_permissions(self, Permissions permissions):
+        self.permissions = permissions
+        self.pub_cleared = False
+        self.set_care(CARE_DENY, False)
+        self.replies = {} if permissions is not None and permissions.allows_responses else None
+        self.set_care(CARE_REPLIES, self.replies is not None)
+
+    def set_permissions(self, Permissions permissions):
+        cdef Sub* sub
+        cdef Sub* following
+        cdef uint32_t i
+        self.put_permissions(permissions)
+        if permissions is None:
+            return
+        for i in range(self.sid_buckets):
+            sub = self.sid_table[i]
+            while sub != NULL:
+                following = sub.sid_next
+                if not permissions.allows_subscribe(
+                        sub.subject, sub.subject_len, sub.queue, sub.queue_len):
+                    text = sub_violation(sub.subject[:sub.subject_len], sub.queue[:sub.queue_len])
+                    sid = sub.sid[:sub.sid_len].decode("utf-8", "replace")
+                    self.send_error(f'{text} (sid "{sid}")')
+                    self.log("info", f"Removed sub {quote(sub.subject[:sub.subject_len])} (sid \"{sid}\") "
+                             "due to config reload")
+                    self.remove_sub(sub)
+                elif permissions.needs_filter(sub.subject, sub.subject_len, sub.queue_len != 0):
+                    self.set_care(CARE_DENY, True)
+                sub = following
+
+    # ---- publishing
+
+    cdef int on_pub_line(self, const PubArgs* args) noexcept:
+        if args.repeat and self.pub_cleared:
+            return GO_ON
+        if self.max_payload >= 0 and args.size > self.max_payload:
+            self.log("error", f"maximum payload exceeded: {args.size} vs {self.max_payload}")
+            self.close("Maximum Message Payload Exceeded", "Maximum Payload Violation")
+            return STOP
+        if self.pedantic and subject_kind(args.subject, args.subject_len) != SUBJECT_LITERAL:
+            self.send_error("Invalid Publish Subject")
+            return self.answer()
+        return GO_ON
+
+    cdef bint clear_pub(self, const PubArgs* args) noexcept:
+        """May this be published? Sets `pub_cleared` when the same line may be sent again unasked."""
+        cdef const char* subject = args.subject
+        cdef size_t length = args.subject_len
+        cdef bint lasting = True
+        self.pub_cleared = False
+        if begins(subject, length, b"_GR_.", 5):
+            return self.refuse_pub(subject[:length])
+        if self.permissions is not None and self.permissions.limits_publish:
+            if not self.permissions.allows_publish(subject, length):
+                if self.replies is None or not self.use_reply(subject[:length]):
+                    return self.refuse_pub(subject[:length])
+                lasting = False
+        if begins(subject, length, b"$NRG.", 4) and length > 4 and subject[4] == c'.' and (
+                self.account is not self.broker.system_account):
+            return self.refuse_pub(subject[:length])
+        if args.reply_len and (begins(args.reply, args.reply_len, b"_R_.", 3) and args.reply[3] == c'.'
+                               or begins(args.reply, args.reply_len, b"$JS.ACK.", 8)
+                               or begins(args.reply, args.reply_len, b"_GR_.", 5)):
+            text = quote(args.reply[:args.reply_len])
+            self.send_error(f"Permissions Violation for Publish with Reply of {text}")
+            self.log("error", f"Publish Violation - Reply {text}")
+            return False
+        self.pub_cleared = lasting and not self.verbose and not self._trace and (
+            not self.pedantic or subject_kind(subject, length) == SUBJECT_LITERAL)
+        return True
+
+    cdef bint refuse_pub(self, bytes subject):
+        text = quote(subject)
+        self.send_error(f"Permissions Violation for Publish to {text}")
+        self.log("error", f"Publish Violation - Subject {text}")
+        return False
+
+    cdef int on_pub(self, const PubArgs* args, const char* payload) noexcept:
+        cdef MatchResult* result
+        cdef Msg message
+        cdef int taken = 0
+        cdef Account account = self.account
+        self.in_msgs += 1
+        self.in_bytes += args.size
+        if not (args.repeat and self.pub_cleared):
+            if self._trace:
+                self.trace_payload("<<-", payload[:args.size], args.header_size)
+            if account is None or not self.clear_pub(args):
+                return self.answer()
+            if self.verbose:
+                self.send_ok()
+            if match_is_valid(self.match, self.match_stamp) if self.match != NULL else False:
+                if self.match.subject_len != args.subject_len or memcmp(
+                        self.match.subject, args.subject, args.subject_len) != 0:
+                    self.match_stamp = 0
+        result = self.match
+        if result == NULL or not match_is_valid(result, self.match_stamp):
+            result = account.sublist.match(args.subject, args.subject_len)
+            self.match = result
+            self.match_stamp = result.stamp
+        if result.plain_count or result.group_count:
+            message.subject = args.subject
+            message.subject_len = args.subject_len
+            message.reply = args.reply
+            message.reply_len = args.reply_len
+            message.payload = payload
+            message.owner = self.reading_from
+            message.origin = <void*> self
+            message.header_size = args.header_size
+            message.size = args.size
+            message.tail_len = message.plain_tail_len = 0
+            taken = route(account.sublist, result, &message, &self.broker.random)
+            if taken:
+                account.out_msgs += taken
+                account.out_bytes += <int64_t> taken * args.size
+                self.broker.out_msgs += taken
+                self.broker.out_bytes += <int64_t> taken * args.size
+        if taken == 0 and args.reply_len and self.no_responders:
+            self.send_no_responders(args)
+        if self.holds or self.closed:
+            return self.answer()
+        return GO_ON
+
+    cdef void send_no_responders(self, const PubArgs* args) noexcept:
+        """503 to the publisher, on its own subscription to the reply subject."""
+        cdef MatchResult* result = self.account.sublist.match(args.reply, args.reply_len)
+        cdef uint32_t i
+        cdef Sub* sub
+        cdef bytes status
+        for i in range(result.plain_count):
+            sub = result.plain[i]
+            if sub.sink == <void*> self and not sub.closed:
+                status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % args.subject[:args.subject_len]
+                line = b"HMSG %b %b %d %d\r\n%b\r\n" % (
+                    args.reply[:args.reply_len], sub.sid[:sub.sid_len], len(status), len(status), status)
+                self.put(line, len(line))
+                break
+        # The account's last match may have been recycled for the reply's.
+        self.match_stamp = 0
+
+    cdef bint use_reply(self, bytes subject):
+        """Spend one of the publishes that a received reply subject allows."""
+        entry = self.replies.get(subject)
+        if entry is None:
+            return False
+        entry[0] += 1
+        maximum = self.permissions.responses_max
+        if (0 < maximum < entry[0]) or (entry[1] and self.broker.clock() > entry[1]):
+            del self.replies[subject]
+            return False
+        return True
+
+    cdef note_reply(self, bytes reply):
+        cdef int64_t expires = self.permissions.responses_expires_ns
+        if self.permissions.allows_publish(reply, len(reply)):
+            return
+        self.replies.pop(reply, None)
+        self.replies[reply] = [0, self.broker.clock() + expires if expires > 0 else 0]
+        self.replies_since_prune += 1
+        if self.replies_since_prune > REPLIES_PRUNE:
+            self.prune_replies()
+
+    cdef prune_replies(self):
+        now = self.broker.clock()
+        maximum = self.permissions.responses_max
+        self.replies_since_prune = 0
+        kept = {reply: entry for reply, entry in self.replies.items()
+                if not (entry[1] and now > entry[1]) and not (0 < maximum <= entry[0])}
+        while len(kept) > REPLIES_MAX:
+            del kept[next(iter(kept))]
+        self.replies = kept
+
+    # ---- subscribing
+
+    cdef Sub** find_sid(self, const char* sid, size_t sid_len) noexcept:
+        """The link that points at the subscription with this sid, or NULL."""
+        cdef uint32_t h
+        cdef Sub** link
+        if self.sid_buckets == 0:
+            return NULL
+        h = hash_sid(sid, sid_len)
+        link = &self.sid_table[h & (self.sid_buckets - 1)]
+        while link[0] != NULL:
+            if link[0].sid_hash == h and link[0].sid_len == sid_len and memcmp(
+                    link[0].sid, sid, sid_len) == 0:
+                return link
+            link = &link[0].sid_next
+        return NULL
+
+    cdef bint add_sid(self, Sub* sub) noexcept:
+        cdef uint32_t i, wanted
+        cdef Sub** bigger
+        cdef Sub* each
+        cdef Sub* following
+        if self.subscription_count >= self.sid_buckets:
+            wanted = 2 * self.sid_buckets if self.sid_buckets else 4
+            bigger = <Sub**> calloc(wanted, sizeof(Sub*))
+            if bigger == NULL:
+                return False
+            for i in range(self.sid_buckets):
+                each = self.sid_table[i]
+                while each != NULL:
+                    following = each.sid_next
+                    each.sid_next = bigger[each.sid_hash & (wanted - 1)]
+                    bigger[each.sid_hash & (wanted - 1)] = each
+                    each = following
+            free(self.sid_table)
+            self.sid_table = bigger
+            self.sid_buckets = wanted
+        sub.sid_hash = hash_sid(sub.sid, sub.sid_len)
+        i = sub.sid_hash & (self.sid_buckets - 1)
+        sub.sid_next = self.sid_table[i]
+        self.sid_table[i] = sub
+        self.subscription_count += 1
+        return True
+
+    cdef void remove_sub(self, Sub* sub) noexcept:
+        cdef Sub** link = self.find_sid(sub.sid, sub.sid_len)
+        if link == NULL:
+            return
+        link[0] = sub.sid_next
+        self.subscription_count -= 1
+        self.account.sublist.remove(sub)
+        self.account.subscriptions -= 1
+        sub.closed = 1
+        self.broker.turn.bury(sub)
+
+    cdef void remove_all_subs(self) noexcept:
+        cdef uint32_t i
+        for i in range(self.sid_buckets):
+            while self.sid_table[i] != NULL:
+                self.remove_sub(self.sid_table[i])
+
+    cdef int on_sub(self, const char* subject, size_t subject_len, const char* queue,
+                    size_t queue_len, const char* sid, size_t sid_len) noexcept:
+        cdef Sub* sub
+        cdef size_t i, tokens = 1
+        self.subs_changed += 1
+        if self.account is None:
+            return self.answer()
+        if (queue_len == 5 and memcmp(queue, b"_sys_", 5) == 0) or (
+                self.permissions is not None and not self.permissions.allows_subscribe(
+                    subject, subject_len, queue, queue_len)):
+            self.refuse_sub(subject[:subject_len], queue[:queue_len], sid[:sid_len])
+            return self.answer()
+        if self.broker.max_sub_tokens > 0:
+            for i in range(subject_len):
+                tokens += subject[i] == c'.'
+            if tokens > <size_t> self.broker.max_sub_tokens:
+                text = quote(subject[:subject_len])
+                self.send_error(f"Permissions Violation for Subscription to {text}, too many tokens")
+                self.log("error", f"Subscription Violation Too Many Tokens - Subject {text}, SID "
+                         + sid[:sid_len].decode("utf-8", "replace"))
+                return self.answer()
+        if (self.max_subs and self.subscription_count >= self.max_subs):
+            self.log("error", "maximum subscriptions exceeded")
+            self.send_error("maximum subscriptions exceeded")
+            return self.answer()
+        if self.find_sid(sid, sid_len) == NULL:
+            sub = sub_new(<void*> self, subject, subject_len, queue, queue_len, sid, sid_len)
+            if sub == NULL or self.account.sublist.insert(sub):
+                if sub != NULL:
+                    sub_free(sub)
+                self.send_error("Invalid Subject")
+                return self.answer()
+            if not self.add_sid(sub):
+                self.account.sublist.remove(sub)
+                sub_free(sub)
+                self.close("Internal Client")
+                return STOP
+            self.account.subscriptions += 1
+            if self.permissions is not None and self.permissions.needs_filter(
+                    subject, subject_len, queue_len != 0):
+                self.set_care(CARE_DENY, True)
+        if self.verbose:
+            self.send_ok()
+        return self.answer()
+
+    cdef refuse_sub(self, bytes subject, bytes queue, bytes sid):
+        self.send_error(sub_violation(subject, queue))
+        detail = f"Subject {quote(subject)}, " + (f"Queue: {quote(queue)}, " if queue else "")
+        self.log("error", f"Subscription Violation - {detail}SID {sid.decode('utf-8', 'replace')}")
+
+    cdef int on_unsub(self, const char* sid, size_t sid_len, int64_t maximum) noexcept:
+        cdef Sub** link = self.find_sid(sid, sid_len)
+        self.subs_changed += 1
+        if link != NULL:
+            if maximum > 0 and maximum > link[0].delivered:
+                link[0].max = maximum
+            else:
+                self.remove_sub(link[0])
+        if self.verbose:
+            self.send_ok()
+        return self.answer()
+
+    def subscriptions(self):
+        cdef uint32_t i
+        cdef Sub* sub
+        found = []
+        for i in range(self.sid_buckets):
+            sub = self.sid_table[i]
+            while sub != NULL:
+                found.append(SubInfo(
+                    sub.subject[:sub.subject_len].decode("utf-8", "replace"),
+                    sub.queue[:sub.queue_len].decode("utf-8", "replace") if sub.queue_len else "",
+                    sub.sid[:sub.sid_len].decode("utf-8", "replace"), sub.delivered, sub.max))
+                sub = sub.sid_next
+        return found
+
+    # ---- receiving
+
+    cdef void set_care(self, uint8_t why, bint on) noexcept:
+        if on:
+            self.care |= why
+        else:
+            self.care &= <uint8_t> ~why
+
+    def on_mark(self):
+        self.set_care(CARE_MARK, self.above_mark)
+
+    def on_slow(self, str text):
+        self.care |= CARE_GONE
+        if self.account is not None:
+            self.account.slow_consumers += 1
+        self.log("info", text)
+
+    cdef bint careful_deliver(self, Msg* message, Sub* sub) noexcept:
+        """Whether the message may be queued, with everything that is rarely the case."""
+        cdef Client producer
+        if self.closed or self.doom is not None:
+            return False
+        if self.care & CARE_ECHO and message.origin == <void*> self:
+            return False
+        if self.care & CARE_DENY and self.permissions.denies_delivery(
+                message.subject, message.subject_len, sub.queue, sub.queue_len):
+            return False
+        if self.care & CARE_MARK and message.origin != NULL:
+            if self.broker.no_fast_producer_stall:
+                return False
+            producer = <Client> message.origin
+            if producer is not self and not producer.holds:
+                producer.stall(<int64_t> self.pending_bytes >= self.max_pending)
+                self.stalls += 1
+                self.broker.stalls += 1
+        if self.care & CARE_REPLIES and message.reply_len:
+            self.note_reply(message.reply[:message.reply_len])
+        return True
+
+    cdef int deliver(self, Msg* message, Sub* sub) noexcept:
+        cdef const char* payload = message.payload
+        cdef size_t size = message.size
+        cdef size_t line
+        cdef char* begin
+        cdef char* to
+        cdef bint with_headers = message.header_size > 0
+        if self.care and not self.careful_deliver(message, sub):
+            return 0
+        sub.delivered += 1
+        if sub.max and sub.delivered >= sub.max:
+            self.remove_sub(sub)
+        if with_headers and not self.headers:
+            payload += message.header_size
+            size -= message.header_size
+            with_headers = False
+        self.out_msgs += 1
+        self.out_bytes += size
+        line = 16 + TAIL_BYTES + message.subject_len + sub.sid_len + message.reply_len
+        begin = outbox_room(&self.out, line + (size + 2 if size < REFERENCE_MIN else 0))
+        if begin == NULL:
+            self.slow_pending()
+            return 0
+        to = begin
+        if with_headers:
+            to[0] = c'H'
+            to += 1
+        copy_short(to, b"MSG ", 4)
+        to += 4
+        copy_short(to, message.subject, message.subject_len)
+        to += message.subject_len
+        to[0] = c' '
+        to += 1
+        copy_short(to, sub.sid, sub.sid_len)
+        to += sub.sid_len
+        to[0] = c' '
+        to += 1
+        if message.reply_len:
+            copy_short(to, message.reply, message.reply_len)
+            to += message.reply_len
+            to[0] = c' '
+            to += 1
+        if size == <size_t> message.size:
+            if message.tail_len == 0:
+                message.tail_len = build_tail(message.tail, message.header_size if with_headers else 0, size)
+            copy_short(to, message.tail, message.tail_len)
+            to += message.tail_len
+        else:
+            if message.plain_tail_len == 0:
+                message.plain_tail_len = build_tail(message.plain_tail, 0, size)
+            copy_short(to, message.plain_tail, message.plain_tail_len)
+            to += message.plain_tail_len
+        if self.care & CARE_TRACE:
+            self.trace_delivery(begin[:to - begin - 2], payload[:size], message.header_size)
+        if size < REFERENCE_MIN:
+            memcpy(to, payload, size + 2)
+            self.out.end += (to - begin) + size + 2
+        else:
+            self.out.end += to - begin
+            if not outbox_refer(&self.out, payload, size + 2, message.owner):
+                self.slow_pending()
+                return 0
+            if message.owner == NULL and not self.borrowing:
+                self.borrowing = True
+                self.broker.turn.add_borrower(self)
+            if self.out.reference_bytes > REFERENCE_FLUSH_BYTES:
+                self.after_put()
+        if not self.dirty:
+            self.mark_dirty()
+        if <int64_t> (self.out.end - self.out.start) > self.early_mark:
+            self.after_put()
+        return 1
+
+    # ---- output
+
+    cdef void send_ok(self) noexcept:
+        if self._trace:
+            self.trace_line("->> [OK]")
+        self.put(b"+OK\r\n", 5)
+
+    def send(self, bytes data):
+        self.put(data, len(data))
+
+    def send_info(self, bytes info_json):
+        self.send(b"INFO " + info_json + b" \r\n")
+
+    def send_error(self, str text):
+        if self._trace:
+            self.trace_line(f"->> [-ERR {text}]")
+        self.send(f"-ERR '{text}'\r\n".encode("utf-8", "surrogateescape"))
+
+    def close(self, str reason, str error=""):
+        if self.closed:
+            return
+        if error:
+            self.send_error(error)
+        self.finish(reason, True)
+
+    def flush(self):
+        self.write_out()
+
+    # ---- time
+
+    cdef int64_t next_deadline(self) noexcept:
+        cdef int64_t soonest = self.ping_at_ns
+        if self.auth_deadline_ns and (not soonest or self.auth_deadline_ns < soonest):
+            soonest = self.auth_deadline_ns
+        if self.write_deadline_ns and (not soonest or self.write_deadline_ns < soonest):
+            soonest = self.write_deadline_ns
+        return soonest
+
+    cdef set_first_ping(self, int64_t now):
+        cdef int64_t delay = min(self.broker.first_ping_ns, self.broker.ping_interval_ns)
+        delay += <int64_t> (self.broker.random_fraction() * (delay / 5))
+        self.ping_at_ns = now + delay
+        self.set_timer()
+
+    cdef void on_timer(self, int64_t now_ns) noexcept:
+        if self.auth_deadline_ns and now_ns >= self.auth_deadline_ns:
+            self.auth_deadline_ns = 0
+            self.log("debug", "Authentication Timeout")
+            self.close("Authentication Timeout", "Authentication Timeout")
+            return
+        self.check_write_deadline(now_ns)
+        if not self.closed and self.ping_at_ns and now_ns >= self.ping_at_ns:
+            self.run_ping_timer(now_ns)
+        self.set_timer()
+
+    cdef run_ping_timer(self, int64_t now):
+        cdef int64_t interval = self.broker.ping_interval_ns
+        cdef bint needs_rtt = self.rtt_ns == 0 or self.ping_sent_ns == 0 or (
+            now - self.ping_sent_ns > HOUR_NS)
+        self.ping_at_ns = now + interval
+        self.log("debug", "Client Ping Timer")
+        if now - self.last_in_ns < interval and not needs_rtt:
+            self.log("debug", "Delaying PING due to remote client data or ping "
+                     f"{(now - self.last_in_ns + 500_000_000) // 1_000_000_000}s ago")
+            return
+        if self.pings_out + 1 > self.broker.ping_max:
+            self.log("debug", "Stale Client Connection - Closing")
+            self.broker.stale_connections += 1
+            self.put(b"-ERR 'Stale Connection'\r\n", 25)
+            self.finish("Stale Connection", True)
+            return
+        self.pings_out += 1
+        self.ping_sent_ns = now
+        if self._trace:
+            self.trace_line("->> [PING]")
+        self.put(b"PING\r\n", 6)
+
+    # ---- trace
+
+    @property
+    def trace(self):
+        return self._trace
+
+    @trace.setter
+    def trace(self, bint on):
+        self._trace = on
+        self.parser.trace = on
+        self.pub_cleared = False
+        self.set_care(CARE_TRACE, on)
+
+    cdef trace_line(self, str text):
+        self.log("trace", text)
+
+    cdef trace_operation(self, int verb, bytes args):
+        name = VERB_NAMES.get(verb)
+        if name is None:
+            return
+        if verb == V_CONNECT:
+            args = redact_secrets(args)
+        text = args.decode("utf-8", "replace")
+        self.trace_line(f"<<- [{name} {text}]" if args else f"<<- [{name}]")
+
+    cdef trace_payload(self, str arrow, bytes payload, int header_size):
+        limit = self.broker.max_traced_msg_len
+        if self.broker.trace_headers_only:
+            if header_size <= 0:
+                return
+            payload = payload[:max(header_size - 4, 0)]
+        if not payload:
+            return
+        if limit > 0 and len(payload) > limit:
+            text = quote(payload[:limit])
+            self.trace_line(f'{arrow} MSG_PAYLOAD: [{text[:len(text) - 1]}..."]')
+        else:
+            self.trace_line(f"{arrow} MSG_PAYLOAD: [{quote(payload)}]")
+
+    cdef trace_delivery(self, bytes line, bytes payload, int header_size):
+        self.trace_line(f"->> [{line.decode('utf-8', 'replace')}]")
+        self.trace_payload("->>", payload, header_size if self.headers else 0)
+
+    # ---- what is shown
+
+    @property
+    def label(self):
+        plain = f"{self.ip}:{self.port} - cid:{self.cid}"
+        account = f"{self.account.name}/{self.user}" if self.user and self.account is not None else ""
+        parts = [f'"{each}"' for each in (self.connect_label, account) if each]
+        return " - ".join([plain, *parts])
+
+    @property
+    def name(self):
+        return self.options.name
+
+    @property
+    def lang(self):
+        return self.options.lang
+
+    @property
+    def version(self):
+        return self.options.version
+
+    @property
+    def last_activity_wall_ns(self):
+        return self.broker.wall() - (self.broker.clock() - self.last_active_ns)
+
+
+cdef inline int64_t smaller(int64_t limit, int64_t other) noexcept:
+    """The tighter of two limits, where -1 is none."""
+    if limit < 0:
+        return other
+    return limit if other < 0 or limit < other else other
+
+
+cdef uint8_t build_tail(char* out, int header_size, size_t size) noexcept nogil:
+    """The sizes and CRLF that end a MSG or HMSG line."""
+    cdef char* to = out
+    if header_size > 0:
+        to += put_decimal(to, <uint32_t> header_size)
+        to[0] = c' '
+        to += 1
+    to += put_decimal(to, <uint32_t> size)
+    to[0] = c'\r'
+    to[1] = c'\n'
+    return <uint8_t> (to + 2 - out)
+
+
+cdef bint is_json_object(bytes text):
+    import msgspec
+
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+
+
+cdef str make_label(options):
+    """`v<version>:<lang>:<name>` without the parts that are missing."""
+    parts = [f"v{options.version}" if options.version else "", options.lang, options.name]
+    return ":".join(part for part in parts if part)
+
+
+cdef str sub_violation(bytes subject, bytes queue):
+    text = f"Permissions Violation for Subscription to {quote(subject)}"
+    return f"{text} using queue {quote(queue)}" if queue else text

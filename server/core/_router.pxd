@@ -1,0 +1,7 @@
+from libc.stdint cimport uint64_t
+
+from server.core._sink cimport Msg
+from server.core._sublist cimport MatchResult, Sublist
+
+# How many took it.
+cdef int route(Sublist sublist, MatchResult* result, Msg* message, uint64_t* random) noexcept

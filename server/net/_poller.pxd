@@ -1,0 +1,33 @@
+from server.core._broker cimport Broker
+from server.core._client cimport Client
+from libc.stdint cimport uint32_t
+
+from server.core._connection cimport Carrier, Connection
+
+
+cdef class Listener:
+    cdef int fd
+    cdef object on_accept
+    cdef int port
+    cdef bint open
+
+
+cdef class Poller(Carrier):
+    cdef readonly Broker broker
+    cdef int epoll_fd
+    cdef int timer_fd
+    cdef char* buffer
+    cdef size_t buffer_bytes
+    cdef dict listeners              # fd -> Listener
+    cdef list retired                # listeners an event of this round may still name
+    cdef readonly long accept_errors
+    cdef bint timer_armed
+
+    cdef void read_client(self, Client client) noexcept
+    cdef bint read_rest(self, Client client) noexcept
+    cdef void accept_some(self, Listener listener) noexcept
+    cdef void arm_stall_timer(self) noexcept
+    cdef Client serve(self, int fd, str ip, int port, int server_port)
+    cdef pause_accepting(self, Listener listener, int error)
+    cdef void change_events(self, Connection connection, uint32_t events) noexcept
+    cdef void take_timer(self) noexcept

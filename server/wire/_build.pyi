@@ -1,0 +1,2 @@
+def decimal(value: int) -> bytes:
+    """For tests."""
