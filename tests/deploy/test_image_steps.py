@@ -1,0 +1,171 @@
+"""The steps of the Dockerfile, without a container engine: sdist, wheels, environment, serve."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.server import run, wait_for
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DEPLOY = ROOT / "deploy"
+NOBODY = 65534
+
+
+def copy_of_context(target: Path) -> Path:
+    """What COPY . takes: the allowed entries of .dockerignore, without what it excludes."""
+    lines = (ROOT / ".dockerignore").read_text().splitlines()
+    excluded = [line.removeprefix("**/") for line in lines if line.startswith("**/")]
+    for line in lines:
+        if not line.startswith("!"):
+            continue
+        source = ROOT / line[1:]
+        if source.is_dir():
+            ignored = shutil.ignore_patterns(*excluded)
+            shutil.copytree(source, target / source.name, ignore=ignored)
+        else:
+            target.mkdir(exist_ok=True)
+            shutil.copy(source, target)
+    return target
+
+
+def run_step(*command: str, cwd: Path) -> None:
+    """With nothing of this checkout in the environment. -O0: the steps matter here, not speed."""
+    kept = ("HOME", "PIP_", "SSL_", "HTTP", "http", "REQUESTS_")
+    env = {key: value for key, value in os.environ.items() if key.startswith(kept)}
+    path = f"{Path(sys.base_prefix) / 'bin'}:/usr/local/bin:/usr/bin:/bin"
+    done = subprocess.run(
+        command,
+        cwd=cwd,
+        env={**env, "PATH": path, "CFLAGS": "-O0"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+
+
+@pytest.mark.slow
+def test_installed_from_wheels_it_serves(tmp_path: Path) -> None:
+    if find_spec("server.main") is None:
+        pytest.skip("the server's own process is not in place yet")
+    source = copy_of_context(tmp_path / "src")
+    wheels, target = tmp_path / "wheels", tmp_path / "martlet"
+    run_step("sh", str(source / "deploy" / "build-wheels.sh"), "src", "wheels", cwd=tmp_path)
+    run_step("sh", str(source / "deploy" / "install-wheels.sh"), "wheels", "martlet", cwd=tmp_path)
+    site = next(target.glob("lib/python*/site-packages"))
+    ours = [p for room in ("config", "server", "storage") for p in (site / room).rglob("*")]
+    assert ours
+    assert not [p for p in ours if p.suffix in {".pyx", ".pxd", ".c", ".h"}]
+    assert not (target / "bin" / "pip").exists()
+    shutil.rmtree(source)
+    shutil.rmtree(wheels)
+    serve_and_check(tmp_path, target)
+
+
+def serve_and_check(tmp_path: Path, target: Path) -> None:
+    """As another user where that is possible; the health check says 0, and 1 after the end."""
+    home = tmp_path / "data"
+    home.mkdir()
+    as_other = os.getuid() == 0
+    if as_other:
+        for directory in (home, *list(tmp_path.parents)[:3], tmp_path):
+            directory.chmod(directory.stat().st_mode | 0o055)
+        os.chown(home, NOBODY, NOBODY)
+    options = {"user": NOBODY, "group": NOBODY, "extra_groups": []} if as_other else {}
+    command = [str(target / "bin" / "martlet"), "-a", "127.0.0.1", "-p", "-1", "-m", "-1"]
+    log = (tmp_path / "log").open("w+")
+    with log, subprocess.Popen(command, cwd=home, stderr=log, env={}, **options) as process:
+        try:
+            client_port, http_port = ports(tmp_path / "log", process)
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            assert re.search(rf"Uid:\s+{NOBODY if as_other else os.getuid()}\s", status)
+            with socket.create_connection(("127.0.0.1", client_port), timeout=5) as client:
+                client.sendall(b"CONNECT {}\r\nPING\r\n")
+                answer = b""
+                while b"PONG" not in answer:
+                    answer += client.recv(4096)
+            assert health(target, client_port, http_port) == 0
+            assert health(target, client_port, closed_port()) == 0, "without monitoring"
+        finally:
+            process.terminate()
+        assert process.wait(10) == 0
+    assert health(target, client_port, http_port) == 1
+
+
+def ports(log: Path, process: subprocess.Popen[bytes]) -> tuple[int, int]:
+
+    def both() -> tuple[int, int] | None:
+        text = log.read_text()
+        assert process.poll() is None, text
+        client = re.search(r"Listening for client connections on \S+:(\d+)", text)
+        monitor = re.search(r"Starting http monitor on \S+:(\d+)", text)
+        return (int(client[1]), int(monitor[1])) if client and monitor else None
+
+    found: tuple[int, int] = wait_for(both, "both ports in the log", 10.0)
+    return found
+
+
+def closed_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def health(target: Path, client_port: int, http_port: int) -> int:
+    env = {
+        "MARTLET_HEALTH_CLIENT_PORT": str(client_port),
+        "MARTLET_HEALTH_HTTP_PORT": str(http_port),
+    }
+    python = target / "bin" / "python"
+    return subprocess.run(
+        [python, DEPLOY / "healthcheck.py"], env=env, capture_output=True, timeout=10
+    ).returncode
+
+
+def test_the_dockerfile_runs_these_steps() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    build, run = text.split("FROM ${PYTHON_IMAGE}")[1:]
+    assert "deploy/build-wheels.sh" in build
+    assert "deploy/install-wheels.sh" in build
+    assert "gcc" not in run
+    assert "USER nats" in run
+    for name in re.findall(r"deploy/([\w.-]+)", text):
+        assert (DEPLOY / name).is_file(), name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "martlet"),
+        (["-js", "-sd", "/data"], "martlet -js -sd /data"),
+        (["nats-server", "-DV"], "martlet -DV"),
+        (["martlet", "--name", "a b"], "martlet --name a b"),
+        (["echo", "other"], "other"),
+    ],
+)
+def test_entrypoint_arguments(arguments: list[str], expected: str, tmp_path: Path) -> None:
+    fake = tmp_path / "martlet"
+    fake.write_text('#!/bin/sh\necho "martlet${*:+ $*}"\n')
+    fake.chmod(0o755)
+    env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    command = ["sh", str(DEPLOY / "entrypoint.sh"), *arguments]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=10)
+    assert done.stdout == expected + "\n", done.stderr
+
+
+@pytest.mark.parametrize("name", ["container.conf", "martlet.conf"])
+def test_sample_configurations_are_valid(name: str, tmp_path: Path) -> None:
+    if find_spec("server.main") is None:
+        pytest.skip("the server's own process is not in place yet")
+
+    done = run("-t", "-c", str(DEPLOY / name))
+    assert done.returncode == 0, done.stderr
