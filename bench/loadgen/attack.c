@@ -2,6 +2,7 @@
 #include "attack.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,26 +55,25 @@ static void publish_share(struct attack *attack)
     }
 }
 
-/* A closed one comes back. Deaf ones learn of the close by peeking, never by reading. */
+/* Also where unread bytes stand before the close. */
+static bool was_closed(int fd)
+{
+    struct pollfd look = {.fd = fd, .events = POLLRDHUP};
+    return poll(&look, 1, 0) > 0;
+}
+
+/* One that the server closed comes back. */
 static void subscriber_tend(struct attack *attack, int *fd)
 {
     static char buffer[SLOW_READ_BYTES];
-    bool reads = attack->options->kind == ATTACK_SLOW;
-    if (reads && attack->ms % SLOW_READ_EVERY_MS != 0)
-        return;
-    ssize_t got = recv(*fd, buffer, reads ? sizeof buffer : 1, reads ? 0 : MSG_PEEK);
-    int error = 0;
-    socklen_t length = sizeof error;
-    getsockopt(*fd, SOL_SOCKET, SO_ERROR, &error, &length);
-    bool closed = got == 0 || (got < 0 && errno != EAGAIN) || error != 0;
-    /* Unread bytes hide a close from MSG_PEEK; sending does not hide it. */
-    if (!reads && send(*fd, "\r\n", 0, MSG_NOSIGNAL) < 0 && errno != EAGAIN)
-        closed = true;
-    if (!closed)
-        return;
-    close_hard(*fd);
-    *fd = subscriber_open(attack->target);
-    attack->reconnects++;
+    if (was_closed(*fd)) {
+        close_hard(*fd);
+        *fd = subscriber_open(attack->target);
+        attack->reconnects++;
+    }
+    if (attack->options->kind == ATTACK_SLOW && attack->ms % SLOW_READ_EVERY_MS == 0
+        && recv(*fd, buffer, sizeof buffer, 0) < 0 && errno != EAGAIN && errno != ECONNRESET)
+        fail("a slow subscriber cannot read: %s", strerror(errno));
 }
 
 static const char *garbage_of(uint64_t turn, size_t *length)

@@ -121,6 +121,8 @@ bool control_is_pong(const char *line, size_t length)
     /* A run is far shorter than the two unanswered PINGs a server allows. */
     if (length >= 4 && (memcmp(line, "PING", 4) == 0 || memcmp(line, "INFO", 4) == 0))
         return false;
+    if (length >= 4 && memcmp(line, "MSG ", 4) == 0)
+        fail("a message came that nobody waits for: %.*s", (int)(length > 60 ? 60 : length), line);
     fail("the server said: %.*s", (int)(length > 200 ? 200 : length), line);
 }
 

@@ -1,6 +1,7 @@
 """The generator counts right: every message that a broker loses, repeats or changes is noticed."""
 
 import json
+import re
 import subprocess
 
 import pytest
@@ -41,7 +42,7 @@ def test_stream_stops_in_time_at_a_whole_message():
     ("spoil", "sentence"),
     [
         ("drop", "49 of 50 messages came"),
-        ("twice", "51 messages of 50"),
+        ("twice", "51 messages of 50|a message came that nobody waits for"),
         ("alter", "a subscriber expected"),
     ],
 )
@@ -49,7 +50,7 @@ def test_stream_fails_when_a_message_is_spoilt(spoil, sentence):
     with relay(spoil) as broker:
         done = stream(broker.port, "--count", 50, "--size", 4096)
         assert done.returncode == 1
-        assert sentence in done.stderr
+        assert re.search(sentence, done.stderr)
         assert done.stdout == ""
 
 
