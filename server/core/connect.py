@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Annotated, Any
 
 import msgspec
+
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class ConnectOptions(msgspec.Struct, frozen=True):
@@ -17,7 +21,7 @@ class ConnectOptions(msgspec.Struct, frozen=True):
     name: str = ""
     lang: str = ""
     version: str = ""
-    protocol: int = 0
+    protocol: Int64 = 0
     headers: bool = False
     no_responders: bool = False
     user: str = ""
@@ -32,7 +36,9 @@ class ConnectOptions(msgspec.Struct, frozen=True):
 
 
 BEFORE_CONNECT = ConnectOptions()
-_decoder = msgspec.json.Decoder(ConnectOptions)
+_KEYS = dict(
+    zip(ConnectOptions.__struct_encode_fields__, ConnectOptions.__struct_fields__, strict=True)
+)
 _SECRETS = re.compile(
     rb'("?\s*(?:auth_token\S*?|pass\S*?|proxy_sig|nkey|sig)"?\s*[:=]\s*"?)[^",\r\n}]*'
 )
@@ -41,23 +47,52 @@ _SECRETS = re.compile(
 def decode_connect(line: bytes, before: ConnectOptions) -> ConnectOptions | None:
     """The options, or None when the JSON does not parse or a key has the wrong type.
 
-    A second CONNECT keeps what it does not mention from the first, `before`.
+    Keys are found in any case and a null is as good as a missing key. What is not mentioned stays
+    as it was in `before`: the defaults, or an earlier CONNECT.
     """
     try:
-        options = _decoder.decode(line)
-        if before is BEFORE_CONNECT:
-            return options
-        mentioned = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        given = _decode_json(line)
+        if given is None:
+            return before
+        folded = {
+            key: value
+            for name, value in given.items()
+            if value is not None and (key := name.lower()) in _KEYS
+        }
+        options = msgspec.convert(folded, ConnectOptions)
+    except (ValueError, RecursionError):
         return None
-    kept = {
-        field: getattr(before, field)
-        for field, key in zip(
-            ConnectOptions.__struct_fields__, ConnectOptions.__struct_encode_fields__, strict=True
-        )
-        if key not in mentioned
-    }
+    if before is BEFORE_CONNECT:
+        return options
+    kept = {field: getattr(before, field) for key, field in _KEYS.items() if key not in folded}
     return msgspec.structs.replace(options, **kept)
+
+
+def _decode_json(line: bytes) -> dict[str, Any] | None:
+    try:
+        given = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        given = _decode_with_replacements(line)
+    if given is not None and not isinstance(given, dict):
+        raise ValueError("not an object")
+    return given
+
+
+def _decode_with_replacements(line: bytes) -> Any:
+    """For text that is not Unicode: as the reference does, with U+FFFD in the place of it."""
+    given = json.loads(line.decode(errors="replace"), parse_constant=_refuse_constant)
+    if not isinstance(given, dict):
+        return given
+    return {
+        key: value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        if isinstance(value, str)
+        else value
+        for key, value in given.items()
+    }
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
 
 
 def redact_secrets(line: bytes) -> bytes:

@@ -24,9 +24,9 @@ INFO_SHAPES = {
     "version": r"\d+\.\d+\.\d+(-[\w.]+)?",
     "go": r".+",
     "client_id": r"\d+",
-    "api_lvl": r"\d+",
 }
-INFO_UNCOMPARED = {"git_commit", "martlet"}
+# `api_lvl` tells how much of JetStream there is, `martlet` our own version.
+INFO_UNCOMPARED = {"git_commit", "api_lvl", "martlet"}
 
 
 def masked_info(line: bytes, port: int) -> str:
