@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from server.core._broker import Broker
+from server.core._sublist import Sublist
 
 # subject, reply, header block (b"" when none), payload, the subject subscribed to
 MessageCallback: TypeAlias = Callable[[str, str, bytes, bytes, str], None]
@@ -31,15 +32,15 @@ class Account:
     total_connections: int
     subscriptions: int  # live ones in the trie
     @property
-    def sublist(self) -> object: ...
+    def sublist(self) -> Sublist: ...
     def __init__(self, broker: Broker, name: str) -> None: ...
     def publish(
         self, subject: str, reply: str = "", headers: bytes = b"", payload: bytes = b""
     ) -> int:
         """Route a message from inside the server; how many sinks took it.
 
-        `headers` is a whole block (`NATS/1.0\\r\\n...\\r\\n\\r\\n`). Connections that got output are
-        flushed at the end of the turn (one is asked for when none is running).
+        `headers` is a whole block (`NATS/1.0\\r\\n...\\r\\n\\r\\n`). Connections that got
+        output are flushed at the end of the turn (one is asked for when none is running).
         """
     def subscribe(self, subject: str, callback: MessageCallback, queue: str = "") -> PySub:
         """Call `callback` for each match, in a phase at the end of the turn."""

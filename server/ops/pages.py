@@ -85,7 +85,7 @@ def trie_statistics(accounts: Sequence[Account]) -> dict[str, Any]:
         key: sum(stats[key] for stats in all_stats)
         for key in ("num_subscriptions", "num_cache", "num_inserts", "num_removes", "num_matches")
     }
-    hits = sum(stats["num_cache_hits"] for stats in all_stats)
+    hits = sum(stats["cache_hits"] for stats in all_stats)
     fan_out = sum(stats["total_fanout"] for stats in all_stats)
     cached = total["num_cache"]
     return total | {
