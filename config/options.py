@@ -71,20 +71,24 @@ class User(Struct, frozen=True, kw_only=True):
     permissions: PermissionOptions | None = None
     # Upper-case connection types; empty allows every type.
     allowed_connection_types: frozenset[str] = frozenset()
-    proxy_required: bool = False
 
 
 class AuthOptions(Struct, frozen=True, kw_only=True):
-    """Who may connect. `users` holds the users and nkeys of all accounts."""
+    """Who may connect.
+
+    `users` holds the users and nkeys of all accounts. `default_permissions` belong to those of the
+    global account that have none; each account has its own.
+    """
 
     user: str = ""
     password: Secret = Secret("")
     token: Secret = Secret("")
     timeout_ns: int = 2 * _SECOND_NS
     users: tuple[User, ...] = ()
+    # There is an authorization block, empty or not.
+    defined: bool = False
     no_auth_user: str = ""
     default_permissions: PermissionOptions | None = None
-    proxy_required: bool = False
 
 
 class AccountJetStreamOptions(Struct, frozen=True, kw_only=True):
@@ -119,7 +123,7 @@ class CertificatePair(Struct, frozen=True):
 
 
 class TlsOptions(Struct, frozen=True, kw_only=True):
-    """One `tls` block. `certificates` has the pair of `cert_file` and `key_file`, or all `certs`."""
+    """One tls block. `certificates` has the pair of cert_file and key_file, or all certs."""
 
     certificates: tuple[CertificatePair, ...] = ()
     ca_file: str = ""
@@ -255,9 +259,6 @@ class Options(Struct, frozen=True, kw_only=True):
     http: HttpOptions = HttpOptions()
     pid_file: str = ""
     ports_file_dir: str = ""
-    # 0 means off, -1 a free one.
-    profile_port: int = 0
-    profile_block_rate: int = 0
     lame_duck_duration_ns: int = 120 * _SECOND_NS
     lame_duck_grace_period_ns: int = 10 * _SECOND_NS
     connect_error_reports: int = 3600
