@@ -22,75 +22,11 @@ own first token is a wildcard). `generation` counts every insert and remove.
 """
 
 cimport cython
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from server.core._matchcache cimport MatchCache, MatchResult, QueueGroup, match_is_valid
+from server.core._subs cimport Sub, sub_free, sub_new
 from server.core._table cimport HashSeed, Slot, Table
-
-
-cdef struct Bunch
-
-
-# One subscription: one allocation, the three texts behind the struct.
-cdef struct Sub:
-    void* sink  # borrowed: the owning Sink; NULL for subjects that only want matching
-    const char* sid
-    int64_t delivered
-    int64_t max  # remove after so many deliveries; 0: none
-    uint32_t sid_len
-    uint32_t subject_len
-    uint32_t queue_len  # 0: not in a queue group
-    uint8_t closed  # the owner has given it up: do not deliver
-    uint8_t flags  # the owner's
-    uint8_t inserted  # the Sublist's
-    const char* subject
-    const char* queue  # NULL: not in a queue group
-    Bunch* bunch  # from here to `index` the Sublist's
-    uint64_t hash
-    uint32_t index
-    uint32_t sid_hash  # from here on the owner's: a map by sid without an allocation of its own
-    Sub* sid_next
-    void* user
-
-
-# The members of one queue name over all subjects that match, pooled.
-cdef struct QueueGroup:
-    uint32_t count
-    uint32_t name_len
-    Sub** members
-    const char* name
-
-
-cdef struct MatchResult:
-    uint64_t stamp
-    uint32_t plain_count
-    uint32_t group_count
-    Sub** plain
-    QueueGroup* groups
-    const char* subject
-    uint32_t subject_len
-    uint32_t weight  # from here on the Sublist's
-    uint64_t hash
-    void* block
-    size_t block_size
-    MatchResult* next
-    MatchResult* prev
-    MatchResult* older
-    uint8_t bucket
-    uint8_t used
-
-
-cdef inline bint match_is_valid(const MatchResult* result, uint64_t stamp) noexcept nogil:
-    return stamp != 0 and result.stamp == stamp
-
-
-# NULL when memory is short. The texts are copied and end with a zero byte each.
-cdef Sub* sub_new(
-    void* sink,
-    const char* subject, size_t subject_len,
-    const char* queue, size_t queue_len,
-    const char* sid, size_t sid_len,
-) noexcept nogil
-cdef void sub_free(Sub* sub) noexcept nogil
 
 
 # One token of a subject with wildcards. Literal subjects are not in the tree.
@@ -124,13 +60,7 @@ cdef class Sublist:
     cdef Table names  # queue name -> index in `pooled` + 1, while a result is made
     cdef QueueGroup* pooled
     cdef uint32_t pooled_max
-    cdef bint cache_enabled
-    cdef Table cached  # subject -> MatchResult
-    cdef MatchResult* buckets[64]  # by the hash of the first token
-    cdef MatchResult* retired
-    cdef MatchResult* spare
-    cdef MatchResult* results  # all that were ever made
-    cdef uint64_t stamps, weight
+    cdef MatchCache cache
     cdef uint64_t subscriptions, inserts, removes, matches, cache_hits
 
     # 0: inserted; 1: the subject is not valid, nothing was done.
@@ -170,14 +100,6 @@ cdef class Sublist:
     cdef Node* sprout(self, Node* parent, const char* token, size_t length) noexcept nogil
     cdef void prune(self, Node* node) noexcept nogil
     cdef Slot* literal(self, const char* subject, size_t length, uint64_t h) noexcept nogil
-    cdef Slot* remembered(self, const char* subject, size_t length, uint64_t h) noexcept nogil
-    cdef void remember(self, MatchResult* result) noexcept nogil
     cdef uint8_t bucket(self, const char* subject, size_t length) noexcept nogil
-    cdef void forget(self, MatchResult* result) noexcept nogil
-    cdef void forget_literal(self, Sub* sub) noexcept nogil
-    cdef void forget_wildcard(self, Sub* sub) noexcept nogil
-    cdef void forget_all(self) noexcept nogil
-    cdef void sweep(self, uint32_t coming) noexcept nogil
-    cdef void retire(self, MatchResult* result) noexcept nogil
+    cdef void forget(self, Sub* sub) noexcept nogil
     cdef void reclaim(self) noexcept nogil
-    cdef MatchResult* take(self) except NULL nogil

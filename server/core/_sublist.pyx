@@ -5,18 +5,30 @@ A literal subject is one entry of a hash table; only subjects with wildcards are
 edges are one more table keyed by (parent, token). A match is therefore one look-up plus a walk that
 visits each tree node at most once, and costs nothing for tokens no wildcard shares.
 
-The subscriptions of one subject are a *set*: nothing, the only `Sub` itself, or a `Home` (marked
-by its lowest bit) that keeps plain ones and each queue name in a `Bunch`. A Sub knows its bunch
-and its place there, so removal never searches among its equals.
-
-Ownership and how long a result may be read: see _sublist.pxd.
+Ownership and how long a result may be read: see _sublist.pxd. The subscriptions of one subject are a
+set of _subs.pxd; results are remembered by _matchcache.pxd.
 """
 
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy
 
+from server.core._matchcache cimport (
+    CACHE_BUCKETS,
+    MatchResult,
+    QueueGroup,
+    cache_add,
+    cache_find,
+    cache_forget,
+    cache_forget_all,
+    cache_forget_bucket,
+    cache_free,
+    cache_reclaim,
+    cache_retire,
+    cache_take,
+    match_is_valid,
+)
 from server.core._subject cimport (
     SUBJECT_INVALID,
     SUBJECT_LITERAL,
@@ -26,10 +38,21 @@ from server.core._subject cimport (
     subjects_overlap,
     token_end,
 )
+from server.core._subs cimport (
+    Bunch,
+    Home,
+    Sub,
+    any_of,
+    home_of,
+    set_add,
+    set_count,
+    set_free,
+    set_remove,
+    sub_free,
+    sub_new,
+)
 from server.core._table cimport (
-    HashSeed,
     Slot,
-    Table,
     hash_bytes,
     hash_fold,
     hash_seed,
@@ -40,254 +63,10 @@ from server.core._table cimport (
     table_put,
 )
 
-cdef enum:
-    CACHE_ENTRIES_MAX = 1024
-    CACHE_ENTRIES_SWEPT = 256
-    CACHE_WEIGHT_MAX = 1 << 20  # members over all results: 8 MiB of pointers
-    BLOCK_BYTES_KEPT = 1024  # a retired result keeps its memory up to this size
-
-
-# Subscriptions of one subject that share a queue name, or have none.
-cdef struct Bunch:
-    Sub** members
-    uint32_t count
-    uint32_t capacity
-    uint64_t hash
-
-
-cdef struct Home:
-    Sub* any  # one of the members; its subject is the key of the home
-    Bunch plain
-    Table queues  # queue name -> Bunch
-    uint32_t queued
-
-
-cdef struct Live:
-    uint64_t subs, nodes, homes, bunches, results
-
-cdef Live live
-
 
 cdef int out_of_memory() except -1 nogil:
     with gil:
         raise MemoryError("no memory for subscriptions")
-
-
-# --- one subscription
-
-cdef Sub* sub_new(
-    void* sink,
-    const char* subject, size_t subject_len,
-    const char* queue, size_t queue_len,
-    const char* sid, size_t sid_len,
-) noexcept nogil:
-    cdef Sub* sub = <Sub*> malloc(sizeof(Sub) + subject_len + queue_len + sid_len + 3)
-    cdef char* text
-    if sub == NULL:
-        return NULL
-    memset(sub, 0, sizeof(Sub))
-    text = <char*> (sub + 1)
-    sub.sink = sink
-    sub.sid = text
-    sub.sid_len = <uint32_t> sid_len
-    text = append_text(text, sid, sid_len)
-    sub.subject = text
-    sub.subject_len = <uint32_t> subject_len
-    text = append_text(text, subject, subject_len)
-    if queue_len:
-        sub.queue = text
-        sub.queue_len = <uint32_t> queue_len
-    append_text(text, queue, queue_len)
-    live.subs += 1
-    return sub
-
-
-cdef inline char* append_text(char* at, const char* text, size_t length) noexcept nogil:
-    if length:
-        memcpy(at, text, length)
-    at[length] = 0
-    return at + length + 1
-
-
-cdef void sub_free(Sub* sub) noexcept nogil:
-    if sub != NULL:
-        live.subs -= 1
-        free(sub)
-
-
-# --- the set of one subject's subscriptions
-
-cdef inline Home* home_of(void* subs) noexcept nogil:
-    if <uintptr_t> subs & 1:
-        return <Home*> (<uintptr_t> subs - 1)
-    return NULL
-
-
-cdef inline Sub* any_of(void* subs) noexcept nogil:
-    cdef Home* home = home_of(subs)
-    return <Sub*> subs if home == NULL else home.any
-
-
-cdef inline bint same_queue(const Sub* a, const Sub* b) noexcept nogil:
-    return a.queue_len == b.queue_len and memcmp(a.queue, b.queue, a.queue_len) == 0
-
-
-cdef int bunch_add(Bunch* bunch, Sub* sub) noexcept nogil:
-    cdef uint32_t capacity
-    cdef Sub** members
-    if bunch.count == bunch.capacity:
-        capacity = bunch.capacity + bunch.capacity // 2 + 2
-        members = <Sub**> realloc(bunch.members, capacity * sizeof(Sub*))
-        if members == NULL:
-            return -1
-        bunch.members = members
-        bunch.capacity = capacity
-    sub.bunch = bunch
-    sub.index = bunch.count
-    bunch.members[bunch.count] = sub
-    bunch.count += 1
-    return 0
-
-
-cdef void bunch_remove(Bunch* bunch, Sub* sub) noexcept nogil:
-    cdef Sub* last
-    cdef Sub** members
-    bunch.count -= 1
-    last = bunch.members[bunch.count]
-    bunch.members[sub.index] = last
-    last.index = sub.index
-    sub.bunch = NULL
-    if bunch.count == 0:
-        free(bunch.members)
-        bunch.members = NULL
-        bunch.capacity = 0
-    elif bunch.count < bunch.capacity // 4:
-        members = <Sub**> realloc(bunch.members, bunch.capacity // 2 * sizeof(Sub*))
-        if members != NULL:
-            bunch.members = members
-            bunch.capacity //= 2
-
-
-cdef Slot* find_queue(Home* home, const Sub* sub, uint64_t h) noexcept nogil:
-    cdef Slot* slot = table_first(&home.queues, h)
-    while slot != NULL and slot.item != NULL:
-        if slot.hash == h and same_queue((<Bunch*> slot.item).members[0], sub):
-            return slot
-        slot = table_next(&home.queues, slot)
-    return NULL
-
-
-cdef int home_add(Home* home, Sub* sub, HashSeed seed) noexcept nogil:
-    cdef uint64_t h
-    cdef Slot* slot
-    cdef Bunch* bunch
-    if sub.queue_len == 0:
-        return bunch_add(&home.plain, sub)
-    h = hash_bytes(sub.queue, sub.queue_len, seed)
-    slot = find_queue(home, sub, h)
-    if slot != NULL:
-        if bunch_add(<Bunch*> slot.item, sub):
-            return -1
-    else:
-        bunch = <Bunch*> calloc(1, sizeof(Bunch))
-        if bunch == NULL or bunch_add(bunch, sub) or table_put(&home.queues, h, bunch):
-            if bunch != NULL:
-                free(bunch.members)
-            free(bunch)
-            sub.bunch = NULL
-            return -1
-        bunch.hash = h
-        live.bunches += 1
-    home.queued += 1
-    return 0
-
-
-cdef void home_remove(Home* home, Sub* sub) noexcept nogil:
-    cdef Bunch* bunch = sub.bunch
-    cdef Slot* slot
-    bunch_remove(bunch, sub)
-    if bunch != &home.plain:
-        home.queued -= 1
-        if bunch.count == 0:
-            slot = table_first(&home.queues, bunch.hash)
-            while slot.item != bunch:
-                slot = table_next(&home.queues, slot)
-            table_drop(&home.queues, slot)
-            free(bunch)
-            live.bunches -= 1
-    if home.any == sub:
-        if home.plain.count:
-            home.any = home.plain.members[0]
-        elif home.queued:
-            slot = home.queues.slots
-            while slot.item == NULL:
-                slot += 1
-            home.any = (<Bunch*> slot.item).members[0]
-
-
-cdef void home_free(Home* home) noexcept nogil:
-    cdef size_t at
-    cdef Bunch* bunch
-    if home.queues.slots != NULL:
-        for at in range(home.queues.mask + 1):
-            bunch = <Bunch*> home.queues.slots[at].item
-            if bunch != NULL:
-                free(bunch.members)
-                free(bunch)
-                live.bunches -= 1
-    table_free(&home.queues)
-    free(home.plain.members)
-    free(home)
-    live.homes -= 1
-
-
-cdef int set_add(void** subs, Sub* sub, HashSeed seed) noexcept nogil:
-    cdef Home* home = home_of(subs[0])
-    cdef Sub* only = <Sub*> subs[0]
-    if only == NULL:
-        subs[0] = sub
-        return 0
-    if home != NULL:
-        return home_add(home, sub, seed)
-    home = <Home*> calloc(1, sizeof(Home))
-    if home == NULL:
-        return -1
-    live.homes += 1
-    if home_add(home, only, seed) or home_add(home, sub, seed):
-        only.bunch = sub.bunch = NULL
-        home_free(home)
-        return -1
-    home.any = only
-    subs[0] = <void*> (<uintptr_t> home + 1)
-    return 0
-
-
-# True if `sub` was in the set.
-cdef bint set_remove(void** subs, Sub* sub) noexcept nogil:
-    cdef Home* home = home_of(subs[0])
-    if home == NULL:
-        if subs[0] != sub:
-            return False
-        subs[0] = NULL
-        return True
-    if sub.bunch == NULL:
-        return False
-    home_remove(home, sub)
-    if home.plain.count + home.queued == 0:
-        home_free(home)
-        subs[0] = NULL
-    return True
-
-
-cdef inline void set_count(void* subs, size_t* plain, size_t* queued) noexcept nogil:
-    cdef Home* home = home_of(subs)
-    if home != NULL:
-        plain[0] += home.plain.count
-        queued[0] += home.queued
-    elif (<Sub*> subs).queue_len:
-        queued[0] += 1
-    else:
-        plain[0] += 1
 
 
 # --- the collection of sets
@@ -296,36 +75,26 @@ cdef inline void set_count(void* subs, size_t* plain, size_t* queued) noexcept n
 cdef class Sublist:
     def __cinit__(self, *, bint cache=True, uint64_t seed=0):
         self.seed = hash_seed(seed)
-        self.cache_enabled = cache
+        self.cache.disabled = not cache
         self.root = <Node*> calloc(1, sizeof(Node))
         if self.root == NULL:
             raise MemoryError
         self.root.hash = self.seed.one
 
     def __dealloc__(self):
-        cdef MatchResult* result
         cdef size_t at
         cdef Node* node
         for at in range(self.literals.mask + 1 if self.literals.slots != NULL else 0):
-            if home_of(self.literals.slots[at].item) != NULL:
-                home_free(home_of(self.literals.slots[at].item))
+            set_free(self.literals.slots[at].item)
         for at in range(self.edges.mask + 1 if self.edges.slots != NULL else 0):
             node = <Node*> self.edges.slots[at].item
             if node != NULL:
-                if home_of(node.subs) != NULL:
-                    home_free(home_of(node.subs))
-                live.nodes -= 1
+                set_free(node.subs)
                 free(node)
-        while self.results != NULL:
-            result = self.results
-            self.results = result.older
-            free(result.block)
-            free(result)
-            live.results -= 1
         table_free(&self.literals)
         table_free(&self.edges)
         table_free(&self.names)
-        table_free(&self.cached)
+        cache_free(&self.cache)
         free(self.frames)
         free(self.hits)
         free(self.pooled)
@@ -348,14 +117,13 @@ cdef class Sublist:
                     out_of_memory()
             elif set_add(&slot.item, sub, self.seed):
                 out_of_memory()
-            self.forget_literal(sub)
         else:
             node = self.grow(sub.subject, sub.subject_len)
             if set_add(&node.subs, sub, self.seed):
                 self.prune(node)
                 out_of_memory()
-            self.forget_wildcard(sub)
         sub.inserted = kind
+        self.forget(sub)
         self.subscriptions += 1
         self.inserts += 1
         self.generation += 1
@@ -375,13 +143,12 @@ cdef class Sublist:
                 # A slot without an item ends a search: give it one again for the drop.
                 slot.item = sub
                 table_drop(&self.literals, slot)
-            self.forget_literal(sub)
         else:
             node = self.reach(sub.subject, sub.subject_len)
             if node == NULL or not set_remove(&node.subs, sub):
                 return 1
             self.prune(node)
-            self.forget_wildcard(sub)
+        self.forget(sub)
         sub.inserted = 0
         self.subscriptions -= 1
         self.removes += 1
@@ -390,13 +157,11 @@ cdef class Sublist:
 
     cdef MatchResult* match(self, const char* subject, size_t length) except NULL nogil:
         cdef uint64_t h = hash_bytes(subject, length, self.seed)
-        cdef Slot* slot = self.remembered(subject, length, h)
-        cdef MatchResult* result
+        cdef MatchResult* result = cache_find(&self.cache, subject, length, h)
         self.matches += 1
-        if slot == NULL:
+        if result == NULL:
             return self.fill(subject, length, h)
         self.cache_hits += 1
-        result = <MatchResult*> slot.item
         result.used = 1
         return result
 
@@ -456,15 +221,17 @@ cdef class Sublist:
         self.hit_count = 0
         if whole:
             self.find(subject, length, h)
-        result = self.take()
+        result = cache_take(&self.cache)
+        if result == NULL:
+            out_of_memory()
         result.hash = h
         if self.build(result, subject, length) < 0:
-            self.retire(result)
+            cache_retire(&self.cache, result)
             out_of_memory()
-        if whole and self.cache_enabled:
-            self.remember(result)
+        if whole:
+            cache_add(&self.cache, result, self.bucket(subject, length))
         else:
-            self.retire(result)
+            cache_retire(&self.cache, result)
         return result
 
     # Leaves in `hits` every set whose subject matches.
@@ -732,7 +499,6 @@ cdef class Sublist:
         if table_put(&self.edges, node.hash, node):
             free(node)
             return NULL
-        live.nodes += 1
         if not wild:
             parent.children += 1
         elif token[0] == c"*":
@@ -764,7 +530,6 @@ cdef class Sublist:
             else:
                 parent.children -= 1
             free(node)
-            live.nodes -= 1
             node = parent
 
     cdef Slot* literal(self, const char* subject, size_t length, uint64_t h) noexcept nogil:
@@ -778,132 +543,27 @@ cdef class Sublist:
             slot = table_next(&self.literals, slot)
         return NULL
 
-    # --- the cache of results
-
-    cdef Slot* remembered(self, const char* subject, size_t length, uint64_t h) noexcept nogil:
-        cdef Slot* slot = table_first(&self.cached, h)
-        cdef MatchResult* result
-        while slot != NULL and slot.item != NULL:
-            if slot.hash == h:
-                result = <MatchResult*> slot.item
-                if result.subject_len == length and memcmp(result.subject, subject, length) == 0:
-                    return slot
-            slot = table_next(&self.cached, slot)
-        return NULL
-
-    # Without memory for the entry the result is good for this once.
-    cdef void remember(self, MatchResult* result) noexcept nogil:
-        cdef uint8_t bucket = self.bucket(result.subject, result.subject_len)
-        self.sweep(result.weight)
-        if table_put(&self.cached, result.hash, result):
-            self.retire(result)
-            return
-        self.stamps += 1
-        result.stamp = self.stamps
-        result.used = 0
-        result.bucket = bucket
-        result.prev = NULL
-        result.next = self.buckets[bucket]
-        if result.next != NULL:
-            result.next.prev = result
-        self.buckets[bucket] = result
-        self.weight += result.weight
+    # --- what a change makes untrue
 
     cdef uint8_t bucket(self, const char* subject, size_t length) noexcept nogil:
-        return hash_bytes(subject, token_end(subject, length, 0), self.seed) & 63
+        return hash_bytes(subject, token_end(subject, length, 0), self.seed) % CACHE_BUCKETS
 
-    cdef void forget(self, MatchResult* result) noexcept nogil:
-        cdef Slot* slot = table_first(&self.cached, result.hash)
-        while slot.item != result:
-            slot = table_next(&self.cached, slot)
-        table_drop(&self.cached, slot)
-        if result.prev != NULL:
-            result.prev.next = result.next
-        else:
-            self.buckets[result.bucket] = result.next
-        if result.next != NULL:
-            result.next.prev = result.prev
-        self.weight -= result.weight
-        self.retire(result)
-
-    cdef void forget_literal(self, Sub* sub) noexcept nogil:
-        cdef Slot* slot = self.remembered(sub.subject, sub.subject_len, sub.hash)
-        if slot != NULL:
-            self.forget(<MatchResult*> slot.item)
-
-    # Each result that goes was filled once: this costs a match, not an insert, its time.
-    cdef void forget_wildcard(self, Sub* sub) noexcept nogil:
-        cdef size_t end = token_end(sub.subject, sub.subject_len, 0)
-        cdef uint8_t bucket
-        if end == 1 and (sub.subject[0] == c"*" or sub.subject[0] == c">"):
-            self.forget_all()
-            return
-        bucket = self.bucket(sub.subject, sub.subject_len)
-        while self.buckets[bucket] != NULL:
-            self.forget(self.buckets[bucket])
-
-    cdef void forget_all(self) noexcept nogil:
-        cdef size_t bucket
-        for bucket in range(64):
-            while self.buckets[bucket] != NULL:
-                self.forget(self.buckets[bucket])
-
-    # Makes room when the cache is full: first what was not used since the last sweep.
-    cdef void sweep(self, uint32_t coming) noexcept nogil:
-        cdef size_t bucket, turn
+    cdef void forget(self, Sub* sub) noexcept nogil:
         cdef MatchResult* result
-        cdef MatchResult* after
-        if (
-            self.cached.count < CACHE_ENTRIES_MAX
-            and self.weight + coming <= CACHE_WEIGHT_MAX
+        if sub.inserted == SUBJECT_LITERAL:
+            result = cache_find(&self.cache, sub.subject, sub.subject_len, sub.hash)
+            if result != NULL:
+                cache_forget(&self.cache, result)
+        elif token_end(sub.subject, sub.subject_len, 0) == 1 and (
+            sub.subject[0] == c"*" or sub.subject[0] == c">"
         ):
-            return
-        for turn in range(2):
-            for bucket in range(64):
-                result = self.buckets[bucket]
-                while result != NULL:
-                    if (
-                        self.cached.count < CACHE_ENTRIES_SWEPT
-                        and self.weight + coming <= CACHE_WEIGHT_MAX // 2
-                    ):
-                        return
-                    after = result.next
-                    if result.used:
-                        result.used = 0
-                    else:
-                        self.forget(result)
-                    result = after
-
-    # From here on invalid, but its members stay as they are until nothing is pinned.
-    cdef void retire(self, MatchResult* result) noexcept nogil:
-        result.stamp = 0
-        result.next = self.retired
-        self.retired = result
+            cache_forget_all(&self.cache)
+        else:
+            cache_forget_bucket(&self.cache, self.bucket(sub.subject, sub.subject_len))
 
     cdef inline void reclaim(self) noexcept nogil:
-        cdef MatchResult* result
-        while self.retired != NULL and self.pins == 0:
-            result = self.retired
-            self.retired = result.next
-            if result.block_size > BLOCK_BYTES_KEPT:
-                free(result.block)
-                result.block = NULL
-                result.block_size = 0
-            result.next = self.spare
-            self.spare = result
-
-    cdef MatchResult* take(self) except NULL nogil:
-        cdef MatchResult* result = self.spare
-        if result != NULL:
-            self.spare = result.next
-            return result
-        result = <MatchResult*> calloc(1, sizeof(MatchResult))
-        if result == NULL:
-            out_of_memory()
-        result.older = self.results
-        self.results = result
-        live.results += 1
-        return result
+        if self.cache.retired != NULL and self.pins == 0:
+            cache_reclaim(&self.cache)
 
     # --- looking at all of them
 
@@ -974,8 +634,8 @@ cdef class Sublist:
         cdef uint64_t total = 0, largest = 0, fanout
         cdef size_t bucket
         cdef MatchResult* result
-        for bucket in range(64):
-            result = self.buckets[bucket]
+        for bucket in range(CACHE_BUCKETS):
+            result = self.cache.buckets[bucket]
             while result != NULL:
                 fanout = result.plain_count + result.group_count
                 total += fanout
@@ -983,7 +643,7 @@ cdef class Sublist:
                 result = result.next
         return {
             "num_subscriptions": self.subscriptions,
-            "num_cache": self.cached.count,
+            "num_cache": self.cache.entries.count,
             "num_inserts": self.inserts,
             "num_removes": self.removes,
             "num_matches": self.matches,
@@ -996,8 +656,9 @@ cdef class Sublist:
         return {
             "literals": self.literals.count,
             "nodes": self.edges.count,
-            "cached": self.cached.count,
-            "cached_members": self.weight,
+            "cached": self.cache.entries.count,
+            "cached_members": self.cache.weight,
+            "results": self.cache.made,
         }
 
 
@@ -1114,14 +775,3 @@ cdef class Kept:
 
     def members(self):
         return members_of(self.result)
-
-
-def live_structures():
-    """How many C structures exist in this process; a test's leak counter."""
-    return {
-        "subs": live.subs,
-        "nodes": live.nodes,
-        "homes": live.homes,
-        "bunches": live.bunches,
-        "results": live.results,
-    }
