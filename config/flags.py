@@ -404,10 +404,14 @@ def usage(name: str) -> str:
 
 
 def _usage_line(flag: Flag) -> str:
-    spellings = [f"-{name}" if len(name) <= 3 else f"--{name}" for name in flag.names]
-    indent = " " * 4 if len(flag.names[0]) <= 3 else " " * 8
+    spellings = [f"-{name}" if _is_short(name) else f"--{name}" for name in flag.names]
+    indent = " " * 4 if _is_short(flag.names[0]) else " " * 8
     left = indent + ", ".join(spellings) + (f" {flag.argument}" if flag.argument else "")
     return f"{left:<38} {flag.help}"
+
+
+def _is_short(name: str) -> bool:
+    return len(name) <= 2 or name.isupper()
 
 
 def tls_usage() -> str:

@@ -56,7 +56,7 @@ class _Converter:
             offset = key.start_mark.index
             if not isinstance(key, yaml.ScalarNode):
                 raise ConfigError([Problem("a key must be a text", self.source, offset)])
-            if key.value == "include" and key.style is None and isinstance(value, yaml.ScalarNode):
+            if key.value == "include" and not key.style and isinstance(value, yaml.ScalarNode):
                 tree.update(self.reader.include(self.source, value.value, value.start_mark.index))
             else:
                 start = offset + (1 if key.style in ("'", '"') else 0)
@@ -81,7 +81,7 @@ class _Converter:
 
     def scalar(self, node: yaml.ScalarNode) -> Value:
         text, offset = str(node.value), node.start_mark.index
-        if node.style is not None:
+        if node.style:
             return text
         if text in ("", "~", "null"):
             raise ConfigError([Problem("expected a value", self.source, offset)])

@@ -1,0 +1,27 @@
+"""Small configuration files for tests."""
+
+from pathlib import Path
+
+import pytest
+
+from config.errors import ConfigError
+from config.load import load
+from config.options import Options
+
+
+def write(folder: Path, text: str, name: str = "f.conf") -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def options(folder: Path, text: str, **flags: object) -> Options:
+    draft = {name.replace("__", "."): value for name, value in flags.items()}
+    return load(write(folder, text), draft, {})[0]
+
+
+def problems(folder: Path, text: str) -> str:
+    path = write(folder, text)
+    with pytest.raises(ConfigError) as caught:
+        load(path, {}, {})
+    return str(caught.value).replace(path, "f")
