@@ -1,0 +1,865 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The subjects of one stream: first and last live sequence and count of each, and who matches a filter.
+
+A subject has a number while it has messages; the store keeps four bytes a message, the number, and
+asks here for the rest. Three structures hang together:
+
+- `subjects`, 40 bytes each, by number; texts live in an arena that reuses what is given back;
+- `by_text`, a hash table with 32-bit tags, grown piece by piece so that no insert waits for a rehash;
+- a tree of tokens with one-child chains folded together. A leaf is only a slot in its parent's
+  table, so a tree costs little more than those slots. A slot says whether the leaf has one token
+  left, so `a.*` and `a.>` mark a million subjects without touching them.
+
+`SubjectFilter` is one or several filters compiled to a bit for each subject number. It is kept by
+whoever asks again (a consumer, the store's cache) and brought level from the ring of numbers given
+out since; only when it fell far behind it is built anew from the tree.
+"""
+from libc.stdint cimport UINT64_MAX
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memchr, memcmp, memcpy, memset
+
+cdef enum:
+    ARENA_UNIT_BYTES = 8
+    CHUNK_UNITS = 0x20000           # 1 MiB; `text_of` has the same number as a shift
+    CHUNK_BYTES_FIRST = 512
+    BLOCK_UNITS_LISTED = 64
+    CHILDREN_LISTED = 8             # up to here a node's children are a plain list
+    CHILDREN_FIRST = 3
+    MOVES_PER_PUT = 32
+    CREATED_RING = 16384
+
+cdef uint32_t LEAF = 1u << 31
+cdef uint32_t ONE_TOKEN = 1u << 30
+cdef uint64_t MOVED = <uint64_t>1 << 32     # a slot that was emptied in a table being moved
+
+cdef enum TokenKind:
+    LITERAL
+    ANY_TOKEN
+    ANY_REST
+
+
+cdef inline uint32_t hash_text(const char* text, size_t length) noexcept nogil:
+    cdef uint64_t h = <uint64_t>length * 0x9E3779B97F4A7C15u, word
+    while length >= 8:
+        memcpy(&word, text, 8)
+        h = (h ^ word) * 0xFF51AFD7ED558CCDu
+        h ^= h >> 32
+        text += 8
+        length -= 8
+    if length:
+        word = 0
+        memcpy(&word, text, length)
+        h = (h ^ word) * 0xC4CEB9FE1A85EC53u
+        h ^= h >> 29
+    h *= 0x9E3779B97F4A7C15u
+    return <uint32_t>(h >> 32)
+
+
+cdef inline uint32_t token_length(const char* text, uint32_t length) noexcept nogil:
+    cdef const char* dot = <const char*>memchr(text, 46, length)
+    return length if dot == NULL else <uint32_t>(dot - text)
+
+
+cdef uint32_t shared_tokens(
+    const char* left, uint32_t left_len, const char* right, uint32_t right_len
+) noexcept nogil:
+    """Length of the whole tokens that both begin with, without the dot behind them."""
+    cdef uint32_t shortest = min(left_len, right_len), i = 0, shared = 0
+    while i < shortest and left[i] == right[i]:
+        if left[i] == 46:
+            shared = i
+        i += 1
+    if i == shortest and (
+        left_len == right_len
+        or (left_len > shortest and left[shortest] == 46)
+        or (right_len > shortest and right[shortest] == 46)
+    ):
+        return shortest
+    return shared
+
+
+# The table of slots
+
+cdef int table_start(Table* table, uint32_t capacity) except -1:
+    table.slots = <uint64_t*>calloc(capacity, sizeof(uint64_t))
+    if table.slots == NULL:
+        raise MemoryError
+    table.old = NULL
+    table.mask = capacity - 1
+    table.used = 0
+    table.moved = 0
+    return 0
+
+
+cdef inline void table_set(Table* table, uint64_t slot) noexcept nogil:
+    cdef uint32_t at = <uint32_t>(slot >> 32) & table.mask
+    while table.slots[at]:
+        at = (at + 1) & table.mask
+    table.slots[at] = slot
+
+
+cdef void table_move(Table* table, uint32_t count) noexcept nogil:
+    """Carry `count` more slots from the old to the new half of a table that grows."""
+    cdef uint32_t old_size = (table.mask >> 1) + 1
+    while count and table.moved < old_size:
+        if <uint32_t>table.old[table.moved]:
+            table_set(table, table.old[table.moved])
+        # Empty slots stay empty: they end the search.
+        if table.old[table.moved]:
+            table.old[table.moved] = MOVED
+        table.moved += 1
+        count -= 1
+    if table.moved == old_size:
+        free(table.old)
+        table.old = NULL
+
+
+cdef int table_put(Table* table, uint64_t slot) except -1:
+    cdef uint64_t* slots
+    if (table.used + 1) > (table.mask + 1) - ((table.mask + 1) >> 2):
+        if table.old != NULL:
+            table_move(table, table.mask)
+        slots = <uint64_t*>calloc(2 * (<size_t>table.mask + 1), sizeof(uint64_t))
+        if slots == NULL:
+            raise MemoryError
+        table.old = table.slots
+        table.slots = slots
+        table.mask = table.mask * 2 + 1
+        table.moved = 0
+    if table.old != NULL:
+        table_move(table, MOVES_PER_PUT)
+    table_set(table, slot)
+    table.used += 1
+    return 0
+
+
+cdef void table_remove(Table* table, uint32_t tag, uint32_t reference) noexcept nogil:
+    cdef uint32_t at = tag & table.mask, hole, home
+    while table.slots[at] and <uint32_t>table.slots[at] != reference:
+        at = (at + 1) & table.mask
+    if not table.slots[at]:
+        at = tag & (table.mask >> 1)
+        while <uint32_t>table.old[at] != reference:
+            at = (at + 1) & (table.mask >> 1)
+        table.old[at] = MOVED
+        table.used -= 1
+        return
+    table.used -= 1
+    hole = at
+    while True:
+        at = (at + 1) & table.mask
+        if not table.slots[at]:
+            break
+        home = <uint32_t>(table.slots[at] >> 32) & table.mask
+        if ((at - home) & table.mask) >= ((at - hole) & table.mask):
+            table.slots[hole] = table.slots[at]
+            hole = at
+    table.slots[hole] = 0
+
+
+# Children of a node: a plain list while few, then a table
+
+cdef int children_put(Table* table, uint64_t slot) except -1:
+    cdef uint64_t* slots
+    cdef uint32_t i, capacity
+    if table.mask >= CHILDREN_LISTED:
+        return table_put(table, slot)
+    if table.slots == NULL or table.used == table.mask + 1:
+        if table.used == CHILDREN_LISTED:
+            slots = table.slots
+            table_start(table, CHILDREN_LISTED * 2)
+            for i in range(CHILDREN_LISTED):
+                table_put(table, slots[i])
+            free(slots)
+            return table_put(table, slot)
+        capacity = CHILDREN_FIRST if table.slots == NULL else CHILDREN_LISTED
+        slots = <uint64_t*>realloc(table.slots, capacity * sizeof(uint64_t))
+        if slots == NULL:
+            raise MemoryError
+        table.slots = slots
+        table.mask = capacity - 1
+    table.slots[table.used] = slot
+    table.used += 1
+    return 0
+
+
+cdef void children_remove(Table* table, uint32_t tag, uint32_t reference) noexcept nogil:
+    cdef uint32_t i
+    if table.mask >= CHILDREN_LISTED:
+        table_remove(table, tag, reference)
+        return
+    for i in range(table.used):
+        if <uint32_t>table.slots[i] == reference:
+            table.used -= 1
+            table.slots[i] = table.slots[table.used]
+            return
+
+
+cdef void table_free(Table* table) noexcept nogil:
+    free(table.slots)
+    free(table.old)
+    memset(table, 0, sizeof(Table))
+
+
+cdef class SubjectIndex:
+    def __cinit__(self):
+        self._start()
+
+    cdef int _start(self) except -1:
+        memset(self.free_blocks, 0, sizeof(self.free_blocks))
+        self.arena_top = 1
+        self.subject_top = 1
+        table_start(&self.by_text, 16)
+        self._new_node()
+        return 0
+
+    def __dealloc__(self):
+        self._free_all()
+        free(self.created)
+
+    cdef void _free_all(self) noexcept:
+        cdef uint32_t i
+        for i in range(self.node_top):
+            free(self.nodes[i].children.slots)
+            free(self.nodes[i].children.old)
+        for i in range(self.chunk_count):
+            free(self.chunks[i])
+        free(self.chunks)
+        free(self.nodes)
+        free(self.subjects)
+        free(self.by_text.slots)
+        free(self.by_text.old)
+        self.chunks = NULL
+        self.nodes = NULL
+        self.subjects = NULL
+        self.chunk_count = self.chunk_bytes = 0
+        self.node_top = self.node_capacity = self.node_free = 0
+        self.subject_top = self.subject_capacity = self.subject_free = self.subject_count = 0
+
+    cdef int clear(self) except -1:
+        """Forget all subjects at once."""
+        self._free_all()
+        self.generation += 1
+        self._start()
+        return 0
+
+    # The arena
+
+    cdef uint32_t _take(self, uint32_t length) except 0:
+        cdef uint32_t units = (length + ARENA_UNIT_BYTES - 1) // ARENA_UNIT_BYTES, place, need
+        cdef char** chunks
+        cdef char* chunk
+        if units == 0:
+            units = 1
+        if units <= BLOCK_UNITS_LISTED and self.free_blocks[units]:
+            place = self.free_blocks[units]
+            memcpy(&self.free_blocks[units], self.arena_at(place), sizeof(uint32_t))
+            return place
+        if (self.arena_top & (CHUNK_UNITS - 1)) + units > CHUNK_UNITS:
+            self.arena_top = (self.arena_top | (CHUNK_UNITS - 1)) + 1
+        place = self.arena_top
+        if place >> 17 == self.chunk_count:
+            chunks = <char**>realloc(self.chunks, (self.chunk_count + 1) * sizeof(char*))
+            if chunks == NULL:
+                raise MemoryError
+            self.chunks = chunks
+            self.chunk_bytes = CHUNK_UNITS * 8 if self.chunk_count else CHUNK_BYTES_FIRST
+            chunk = <char*>malloc(self.chunk_bytes)
+            if chunk == NULL:
+                raise MemoryError
+            self.chunks[self.chunk_count] = chunk
+            self.chunk_count += 1
+        need = ((place & (CHUNK_UNITS - 1)) + units) * ARENA_UNIT_BYTES
+        if need > self.chunk_bytes:
+            while self.chunk_bytes < need:
+                self.chunk_bytes *= 2
+            chunk = <char*>realloc(self.chunks[self.chunk_count - 1], self.chunk_bytes)
+            if chunk == NULL:
+                raise MemoryError
+            self.chunks[self.chunk_count - 1] = chunk
+        self.arena_top += units
+        return place
+
+    cdef void _give(self, uint32_t place, uint32_t length) noexcept nogil:
+        """Back to the list of its size; longer blocks are cut into pieces of the largest size."""
+        cdef uint32_t units = (length + ARENA_UNIT_BYTES - 1) // ARENA_UNIT_BYTES, piece
+        if units == 0:
+            units = 1
+        while units:
+            piece = min(units, <uint32_t>BLOCK_UNITS_LISTED)
+            memcpy(self.arena_at(place), &self.free_blocks[piece], sizeof(uint32_t))
+            self.free_blocks[piece] = place
+            place += piece
+            units -= piece
+
+    # Subjects by number and by text
+
+    cdef uint32_t _new_subject(self) except 0:
+        cdef uint32_t number = self.subject_free, capacity
+        cdef Subject* subjects
+        if number:
+            self.subject_free = self.subjects[number].node
+            return number
+        if self.subject_top >= self.subject_capacity:
+            capacity = 8 if self.subject_capacity == 0 else self.subject_capacity * 2
+            subjects = <Subject*>realloc(self.subjects, capacity * sizeof(Subject))
+            if subjects == NULL:
+                raise MemoryError
+            self.subjects = subjects
+            self.subject_capacity = capacity
+        if self.subject_top > SUBJECT_ID_MASK:
+            raise OverflowError("a stream holds at most 1,073,741,823 subjects")
+        self.subject_top += 1
+        return self.subject_top - 1
+
+    cdef uint32_t find(self, const char* text, uint16_t text_len) noexcept nogil:
+        """The subject's number, or 0."""
+        cdef uint32_t tag = hash_text(text, text_len), at = tag & self.by_text.mask, number
+        cdef uint64_t* slots = self.by_text.slots
+        cdef uint32_t mask = self.by_text.mask
+        while True:
+            while slots[at]:
+                number = <uint32_t>slots[at]
+                if number and <uint32_t>(slots[at] >> 32) == tag and (
+                    self.subjects[number].text_len == text_len
+                    and memcmp(self.text_of(number), text, text_len) == 0
+                ):
+                    return number
+                at = (at + 1) & mask
+            if slots == self.by_text.old or self.by_text.old == NULL:
+                return 0
+            slots = self.by_text.old
+            mask >>= 1
+            at = tag & mask
+
+    cdef uint32_t intern(self, const char* text, uint16_t text_len) except 0:
+        """The number of a subject that is not there yet: without messages, in table and tree."""
+        cdef uint32_t number = self._new_subject()
+        self._fill(number, text, text_len, hash_text(text, text_len))
+        self._hang(number)
+        self._note_created(number)
+        return number
+
+    cdef int _fill(
+        self, uint32_t number, const char* text, uint16_t text_len, uint32_t hash
+    ) except -1:
+        cdef uint32_t place = self._take(text_len)
+        cdef Subject* subject = &self.subjects[number]
+        memcpy(self.arena_at(place), text, text_len)
+        memset(subject, 0, sizeof(Subject))
+        subject.text = place
+        subject.text_len = text_len
+        subject.hash = hash
+        table_put(&self.by_text, <uint64_t>hash << 32 | number)
+        self.subject_count += 1
+        return 0
+
+    cdef int _note_created(self, uint32_t number) except -1:
+        if self.created == NULL:
+            self.created_total += 1
+            return 0
+        self.created[self.created_total & (CREATED_RING - 1)] = number
+        self.created_total += 1
+        return 0
+
+    cdef int drop(self, uint32_t number) except -1:
+        """The subject has no message left: its number is free."""
+        cdef Subject* subject = &self.subjects[number]
+        self._unhang(number)
+        table_remove(&self.by_text, subject.hash, number)
+        self._give(subject.text, subject.text_len)
+        subject.count = 0
+        subject.text_len = 0
+        subject.node = self.subject_free
+        self.subject_free = number
+        self.subject_count -= 1
+        return 0
+
+    cdef int place(self, uint32_t number, const char* text, uint16_t text_len) except -1:
+        """While restoring: a subject under a number it had before, numbers rising."""
+        cdef uint32_t given = 0
+        while True:
+            given = self._new_subject()
+            self.subjects[given].count = 0
+            self.subjects[given].text_len = 0
+            if given == number:
+                break
+        self._fill(number, text, text_len, hash_text(text, text_len))
+        self._hang(number)
+        self._note_created(number)
+        return 0
+
+    cdef int finish_places(self) except -1:
+        """Numbers that `place` passed over become free."""
+        cdef uint32_t number = self.subject_top
+        while number > 1:
+            number -= 1
+            if self.subjects[number].text_len == 0:
+                self.subjects[number].node = self.subject_free
+                self.subject_free = number
+        return 0
+
+    cdef uint64_t memory_bytes(self) noexcept:
+        cdef uint64_t total = <uint64_t>self.subject_capacity * sizeof(Subject)
+        cdef uint32_t i
+        total += <uint64_t>(self.by_text.mask + 1) * 8
+        total += <uint64_t>self.node_capacity * sizeof(Node)
+        total += <uint64_t>self.arena_top * ARENA_UNIT_BYTES
+        for i in range(self.node_top):
+            if self.nodes[i].children.slots != NULL:
+                total += <uint64_t>(self.nodes[i].children.mask + 1) * 8 + 8
+        return total
+
+    # The tree of tokens
+
+    cdef uint32_t _new_node(self) except 0:
+        """A node's number + 1: the root is number 0."""
+        cdef uint32_t number = self.node_free, capacity
+        cdef Node* nodes
+        if number:
+            self.node_free = self.nodes[number].parent
+        else:
+            if self.node_top == self.node_capacity:
+                capacity = 2 if self.node_capacity == 0 else self.node_capacity * 2
+                nodes = <Node*>realloc(self.nodes, capacity * sizeof(Node))
+                if nodes == NULL:
+                    raise MemoryError
+                self.nodes = nodes
+                self.node_capacity = capacity
+            number = self.node_top
+            self.node_top += 1
+        memset(&self.nodes[number], 0, sizeof(Node))
+        return number + 1
+
+    cdef bint _token_at(
+        self, uint32_t reference, uint32_t start, const char* token, uint32_t token_len
+    ) noexcept nogil:
+        """Whether the first token of this child is `token`."""
+        cdef const char* text
+        cdef uint32_t length
+        if reference & LEAF:
+            reference &= SUBJECT_ID_MASK
+            text = self.text_of(reference) + start
+            length = self.subjects[reference].text_len - start
+        else:
+            text = self.arena_at(self.nodes[reference].label)
+            length = self.nodes[reference].label_len
+        if length < token_len or memcmp(text, token, token_len) != 0:
+            return False
+        return length == token_len or text[token_len] == 46
+
+    cdef uint64_t* _child(
+        self, Node* node, const char* token, uint32_t token_len, uint32_t tag
+    ) noexcept nogil:
+        """The slot of the child that begins with `token`, or NULL."""
+        cdef Table* table = &node.children
+        cdef uint64_t* slots = table.slots
+        cdef uint32_t mask = table.mask, at, i
+        if mask < CHILDREN_LISTED:
+            for i in range(table.used):
+                if <uint32_t>(slots[i] >> 32) == tag and self._token_at(
+                    <uint32_t>slots[i], node.prefix_len, token, token_len
+                ):
+                    return &slots[i]
+            return NULL
+        while True:
+            at = tag & mask
+            while slots[at]:
+                if <uint32_t>(slots[at] >> 32) == tag and <uint32_t>slots[at] and (
+                    self._token_at(<uint32_t>slots[at], node.prefix_len, token, token_len)
+                ):
+                    return &slots[at]
+                at = (at + 1) & mask
+            if slots == table.old or table.old == NULL:
+                return NULL
+            slots = table.old
+            mask >>= 1
+
+    cdef int _hang(self, uint32_t number) except -1:
+        cdef const char* text
+        cdef uint32_t length = self.subjects[number].text_len, node = 0, start, reference, shared
+        cdef uint32_t token_len
+        cdef uint64_t* slot
+        while True:
+            text = self.text_of(number)
+            start = self.nodes[node].prefix_len
+            if start > length:
+                self.nodes[node].subject = number
+                self.subjects[number].node = node
+                return 0
+            token_len = token_length(text + start, length - start)
+            slot = self._child(
+                &self.nodes[node], text + start, token_len, hash_text(text + start, token_len)
+            )
+            if slot == NULL:
+                return self._hang_leaf(node, number)
+            reference = <uint32_t>slot[0]
+            if reference & LEAF:
+                reference &= SUBJECT_ID_MASK
+                shared = shared_tokens(
+                    text + start, length - start,
+                    self.text_of(reference) + start, self.subjects[reference].text_len - start,
+                )
+                node = self._split(node, slot, shared) - 1
+            else:
+                shared = shared_tokens(
+                    text + start, length - start,
+                    self.arena_at(self.nodes[reference].label), self.nodes[reference].label_len,
+                )
+                if shared < self.nodes[reference].label_len:
+                    node = self._split(node, slot, shared) - 1
+                else:
+                    node = reference
+
+    cdef int _hang_leaf(self, uint32_t node, uint32_t number) except -1:
+        """As a slot of `node`, or as the subject that ends there."""
+        cdef uint32_t start = self.nodes[node].prefix_len, length = self.subjects[number].text_len
+        cdef uint32_t token_len, reference = number | LEAF
+        cdef const char* text = self.text_of(number)
+        self.subjects[number].node = node
+        if start > length:
+            self.nodes[node].subject = number
+            return 0
+        token_len = token_length(text + start, length - start)
+        if start + token_len == length:
+            reference |= ONE_TOKEN
+        return children_put(
+            &self.nodes[node].children,
+            <uint64_t>hash_text(text + start, token_len) << 32 | reference,
+        )
+
+    cdef uint32_t _split(self, uint32_t node, uint64_t* slot, uint32_t shared) except 0:
+        """Put a node of the first `shared` bytes between `node` and the child in `slot`."""
+        cdef uint32_t child = <uint32_t>slot[0], middle, label, start = self.nodes[node].prefix_len
+        cdef uint32_t rest, rest_len
+        cdef const char* text
+        middle = self._new_node() - 1
+        label = self._take(shared)
+        if child & LEAF:
+            text = self.text_of(child & SUBJECT_ID_MASK) + start
+        else:
+            text = self.arena_at(self.nodes[child].label)
+        memcpy(self.arena_at(label), text, shared)
+        self.nodes[middle].label = label
+        self.nodes[middle].label_len = <uint16_t>shared
+        self.nodes[middle].prefix_len = <uint16_t>(start + shared + 1)
+        self.nodes[middle].parent = node
+        slot[0] = slot[0] & <uint64_t>0xFFFFFFFF00000000u | middle
+        if child & LEAF:
+            self._hang_leaf(middle, child & SUBJECT_ID_MASK)
+            return middle + 1
+        rest_len = self.nodes[child].label_len - shared - 1
+        rest = self._take(rest_len)
+        text = self.arena_at(self.nodes[child].label)
+        memcpy(self.arena_at(rest), text + shared + 1, rest_len)
+        self._give(self.nodes[child].label, self.nodes[child].label_len)
+        self.nodes[child].label = rest
+        self.nodes[child].label_len = <uint16_t>rest_len
+        self.nodes[child].parent = middle
+        text = self.arena_at(rest)
+        children_put(
+            &self.nodes[middle].children,
+            <uint64_t>hash_text(text, token_length(text, rest_len)) << 32 | child,
+        )
+        return middle + 1
+
+    cdef int _unhang(self, uint32_t number) except -1:
+        cdef uint32_t node = self.subjects[number].node, parent
+        cdef uint32_t start = self.nodes[node].prefix_len, length = self.subjects[number].text_len
+        cdef uint32_t reference = number | LEAF, token_len
+        cdef const char* text = self.text_of(number)
+        if self.nodes[node].subject == number:
+            self.nodes[node].subject = 0
+        else:
+            token_len = token_length(text + start, length - start)
+            if start + token_len == length:
+                reference |= ONE_TOKEN
+            children_remove(
+                &self.nodes[node].children, hash_text(text + start, token_len), reference
+            )
+        while node and self.nodes[node].children.used == 0 and self.nodes[node].subject == 0:
+            parent = self.nodes[node].parent
+            text = self.arena_at(self.nodes[node].label)
+            token_len = token_length(text, self.nodes[node].label_len)
+            children_remove(&self.nodes[parent].children, hash_text(text, token_len), node)
+            self._give(self.nodes[node].label, self.nodes[node].label_len)
+            table_free(&self.nodes[node].children)
+            self.nodes[node].parent = self.node_free
+            self.node_free = node
+            node = parent
+        return 0
+
+
+cdef class SubjectFilter:
+    """Filters over one index. Call `sync` before each use, then `mode`, `has`, `subject`."""
+
+    def __cinit__(self, SubjectIndex index not None, filters):
+        cdef uint32_t i = 0, count = 0
+        cdef bytes text
+        # Filters are bytes, so that the tokens can point into them.
+        self.filters = tuple(sorted(set(filters)))
+        self.index = index
+        self.filter_count = len(self.filters)
+        for text in self.filters:
+            count += text.count(b".") + 1
+        self.tokens = <FilterToken*>malloc(max(count, 1) * sizeof(FilterToken))
+        self.starts = <uint32_t*>malloc((self.filter_count + 1) * sizeof(uint32_t))
+        if self.tokens == NULL or self.starts == NULL:
+            raise MemoryError
+        count = 0
+        for i in range(self.filter_count):
+            self.starts[i] = count
+            count = self._parse(self.filters[i], count)
+        self.starts[self.filter_count] = count
+
+    def __dealloc__(self):
+        free(self.tokens)
+        free(self.starts)
+        free(self.bits)
+        free(self.counts)
+
+    cdef uint32_t _parse(self, bytes text, uint32_t at):
+        cdef const char* start = text
+        cdef uint32_t length = len(text), token_len
+        while True:
+            token_len = token_length(start, length)
+            self.tokens[at].text = start
+            self.tokens[at].len = <uint16_t>token_len
+            self.tokens[at].kind = LITERAL
+            if token_len == 1 and start[0] == 42:
+                self.tokens[at].kind = ANY_TOKEN
+            elif token_len == 1 and start[0] == 62 and token_len == length:
+                self.tokens[at].kind = ANY_REST
+            at += 1
+            if token_len == length:
+                return at
+            start += token_len + 1
+            length -= token_len + 1
+
+    cdef bint _is_literal(self, uint32_t which) noexcept nogil:
+        cdef uint32_t i
+        for i in range(self.starts[which], self.starts[which + 1]):
+            if self.tokens[i].kind != LITERAL:
+                return False
+        return True
+
+    cdef bint matches_text(self, const char* text, uint32_t text_len) noexcept nogil:
+        """Whether any of the filters matches this subject; no filter matches all."""
+        cdef uint32_t i
+        if self.filter_count == 0:
+            return True
+        for i in range(self.filter_count):
+            if self._rest_matches(text, text_len, self.starts[i], self.starts[i + 1]):
+                return True
+        return False
+
+    cdef bint _rest_matches(
+        self, const char* text, uint32_t length, uint32_t at, uint32_t end
+    ) noexcept nogil:
+        cdef uint32_t token_len
+        while at < end:
+            if self.tokens[at].kind == ANY_REST:
+                return True
+            token_len = token_length(text, length)
+            if self.tokens[at].kind == LITERAL and (
+                self.tokens[at].len != token_len
+                or memcmp(self.tokens[at].text, text, token_len) != 0
+            ):
+                return False
+            at += 1
+            if token_len == length:
+                return at == end
+            text += token_len + 1
+            length -= token_len + 1
+        return False
+
+    cdef int sync(self) except -1:
+        """Bring `mode` and the bits level with the index."""
+        cdef SubjectIndex index = self.index
+        cdef bytes text
+        cdef uint32_t number
+        if self.filter_count == 0 or self.tokens[self.starts[self.filter_count] - 1].kind == ANY_REST and (
+            self.filter_count == 1 and self.starts[1] == 1
+        ):
+            self.mode = MATCH_ALL
+            return 0
+        if self.filter_count == 1 and self._is_literal(0):
+            text = self.filters[0]
+            self.subject = index.find(text, <uint16_t>len(text)) if len(text) < SUBJECT_LEN_MAX else 0
+            self.mode = MATCH_ONE if self.subject else MATCH_NONE
+            self.matched_count = 1 if self.subject else 0
+            return 0
+        if not self.built or self.generation != index.generation or (
+            index.created_total - self.created_seen > CREATED_RING
+        ):
+            self._build()
+        elif index.created_total != self.created_seen:
+            self._room()
+            while self.created_seen != index.created_total:
+                number = index.created[self.created_seen & (CREATED_RING - 1)]
+                self.created_seen += 1
+                if index.subjects[number].text_len and self.matches_text(
+                    index.text_of(number), index.subjects[number].text_len
+                ):
+                    self._mark(number)
+                else:
+                    self.bits[number >> 5] &= ~(1u << (number & 31))
+                    self.others += 1
+        if self.matched_count == 0:
+            self.mode = MATCH_NONE
+        else:
+            self.mode = MATCH_BITS if self.others else MATCH_ALL
+        return 0
+
+    cdef int _room(self) except -1:
+        """Bits for every number that the index may have given out."""
+        cdef uint32_t words = (self.index.subject_capacity >> 5) + 1
+        cdef uint32_t* bits
+        if words <= self.bit_capacity:
+            return 0
+        bits = <uint32_t*>realloc(self.bits, words * sizeof(uint32_t))
+        if bits == NULL:
+            raise MemoryError
+        memset(bits + self.bit_capacity, 0, (words - self.bit_capacity) * sizeof(uint32_t))
+        self.bits = bits
+        self.bit_capacity = words
+        return 0
+
+    cdef int _build(self) except -1:
+        cdef uint32_t i
+        cdef SubjectIndex index = self.index
+        if index.created == NULL:
+            index.created = <uint32_t*>malloc(CREATED_RING * sizeof(uint32_t))
+            if index.created == NULL:
+                raise MemoryError
+        self._room()
+        memset(self.bits, 0, self.bit_capacity * sizeof(uint32_t))
+        self.matched_count = 0
+        for i in range(self.filter_count):
+            if self._is_literal(i):
+                self._mark_literal(i)
+            else:
+                self._walk(0, self.starts[i], self.starts[i + 1])
+        self.others = index.subject_count - self.matched_count
+        self.created_seen = index.created_total
+        self.generation = index.generation
+        self.built = True
+        # Counts of spans were taken with other bits.
+        free(self.counts)
+        self.counts = NULL
+        return 0
+
+    cdef int _mark_literal(self, uint32_t which) except -1:
+        cdef bytes text = self.filters[which]
+        cdef uint32_t number = 0
+        if len(text) < SUBJECT_LEN_MAX:
+            number = self.index.find(text, <uint16_t>len(text))
+        if number:
+            self._mark(number)
+        return 0
+
+    cdef void _mark(self, uint32_t number) noexcept nogil:
+        cdef uint32_t bit = 1u << (number & 31)
+        if not self.bits[number >> 5] & bit:
+            self.bits[number >> 5] |= bit
+            self.matched_count += 1
+
+    cdef void _walk(self, uint32_t number, uint32_t at, uint32_t end) noexcept nogil:
+        """Mark what the tokens from `at` on match below this node."""
+        cdef Node* node = &self.index.nodes[number]
+        cdef Table* table = &node.children
+        cdef FilterToken* token
+        cdef uint64_t* slot
+        cdef uint32_t i, count
+        if at == end:
+            if node.subject:
+                self._mark(node.subject)
+            return
+        token = &self.tokens[at]
+        if token.kind == LITERAL:
+            slot = self.index._child(node, token.text, token.len, hash_text(token.text, token.len))
+            if slot != NULL:
+                self._visit(<uint32_t>slot[0], node.prefix_len, at, end)
+            return
+        count = table.used if table.mask < CHILDREN_LISTED else table.mask + 1
+        for i in range(count):
+            if <uint32_t>table.slots[i]:
+                self._visit(<uint32_t>table.slots[i], node.prefix_len, at, end)
+        if table.old != NULL:
+            for i in range(table.moved, (table.mask >> 1) + 1):
+                if <uint32_t>table.old[i]:
+                    self._visit(<uint32_t>table.old[i], node.prefix_len, at, end)
+
+    cdef void _visit(
+        self, uint32_t reference, uint32_t prefix_len, uint32_t at, uint32_t end
+    ) noexcept nogil:
+        """A child whose first token the token at `at` may match."""
+        cdef const char* label
+        cdef uint32_t length, token_len
+        if reference & LEAF:
+            if reference & ONE_TOKEN:
+                # The caller has compared a literal token; the others match any.
+                if at + 1 == end:
+                    self._mark(reference & SUBJECT_ID_MASK)
+                return
+            reference &= SUBJECT_ID_MASK
+            if self._rest_matches(
+                self.index.text_of(reference) + prefix_len,
+                self.index.subjects[reference].text_len - prefix_len, at, end,
+            ):
+                self._mark(reference)
+            return
+        label = self.index.arena_at(self.index.nodes[reference].label)
+        length = self.index.nodes[reference].label_len
+        while True:
+            if at == end:
+                return
+            if self.tokens[at].kind == ANY_REST:
+                self._mark_all(reference)
+                return
+            token_len = token_length(label, length)
+            if self.tokens[at].kind == LITERAL and (
+                self.tokens[at].len != token_len
+                or memcmp(self.tokens[at].text, label, token_len) != 0
+            ):
+                return
+            at += 1
+            if token_len == length:
+                break
+            label += token_len + 1
+            length -= token_len + 1
+        self._walk(reference, at, end)
+
+    cdef void _mark_all(self, uint32_t reference) noexcept nogil:
+        """The whole branch."""
+        cdef Node* node
+        cdef Table* table
+        cdef uint32_t i, count
+        if reference & LEAF:
+            self._mark(reference & SUBJECT_ID_MASK)
+            return
+        node = &self.index.nodes[reference]
+        table = &node.children
+        if node.subject:
+            self._mark(node.subject)
+        count = table.used if table.mask < CHILDREN_LISTED else table.mask + 1
+        for i in range(count):
+            if <uint32_t>table.slots[i]:
+                self._mark_all(<uint32_t>table.slots[i])
+        if table.old != NULL:
+            for i in range(table.moved, (table.mask >> 1) + 1):
+                if <uint32_t>table.old[i]:
+                    self._mark_all(<uint32_t>table.old[i])
+
+    cdef CachedCount* cached(self, uint64_t span, uint64_t span_count) noexcept nogil:
+        """Where the count of this span is kept; its `version` says whether it still holds."""
+        cdef uint64_t capacity = 16
+        if self.counts == NULL or self.count_mask + 1 < span_count:
+            while capacity < span_count * 2:
+                capacity *= 2
+            free(self.counts)
+            self.counts = <CachedCount*>calloc(capacity, sizeof(CachedCount))
+            if self.counts == NULL:
+                return NULL
+            self.count_mask = capacity - 1
+        return &self.counts[span & self.count_mask]

@@ -1,0 +1,51 @@
+# cython: language_level=3
+from libc.stdint cimport uint32_t, uint64_t
+
+from storage._index cimport SubjectFilter, SubjectIndex
+
+
+cdef enum:
+    SPAN_BITS = 16
+    SPAN_SLOTS = 65536
+    HAS_TTL = 0x80000000            # in a slot, above the subject's number
+
+cdef struct Span:
+    uint64_t number                 # sequence >> SPAN_BITS
+    uint64_t version                # another one after each change
+    uint64_t size                   # counted bytes of the live messages
+    uint32_t live
+    uint32_t top                    # slots below it are in use
+    uint32_t capacity
+    uint32_t* subjects              # of each sequence, 0: nothing lives there
+    uint32_t* distances             # to the message before of the same subject; 0: none
+
+
+cdef class SpanIndex:
+    cdef Span* spans
+    cdef size_t head                # spans before it are gone
+    cdef size_t tail
+    cdef size_t capacity
+    cdef uint64_t clock
+    cdef readonly uint64_t live
+
+    cdef int append(self, uint64_t seq, uint32_t slot, uint64_t before, uint64_t size) except -1
+    cdef uint32_t slot(self, uint64_t seq) noexcept nogil
+    cdef int remove(self, uint64_t seq, uint64_t size) except -1
+    cdef int remove_all(self) except -1
+    cdef size_t span_from(self, uint64_t number) noexcept nogil
+
+    cdef uint64_t next_live(self, uint64_t seq) noexcept nogil
+    cdef uint64_t last_live(self, uint64_t seq) noexcept nogil
+    cdef uint64_t next_match(self, SubjectFilter wanted, uint64_t seq) noexcept nogil
+    cdef uint64_t last_match(self, SubjectFilter wanted, uint64_t seq) noexcept nogil
+    cdef uint64_t count_from(self, SubjectFilter wanted, uint64_t seq) noexcept nogil
+
+    cdef uint64_t first_of(self, SubjectIndex index, uint32_t subject, uint64_t seq) noexcept nogil
+    cdef uint64_t last_of(self, SubjectIndex index, uint32_t subject, uint64_t seq) noexcept nogil
+    cdef uint64_t memory_bytes(self) noexcept
+    cdef int _drop(self, size_t at) except -1
+    cdef int _grow(self, Span* span, uint32_t slots) except -1
+    cdef Span* _add(self, uint64_t number) except NULL
+    cdef uint64_t _scan_up(self, uint32_t subject, uint64_t seq, uint64_t end) noexcept nogil
+    cdef uint64_t _scan_down(self, uint32_t subject, uint64_t seq, uint64_t end) noexcept nogil
+    cdef uint64_t _chain_down_to(self, SubjectIndex index, uint32_t subject, uint64_t seq, bint* whole) noexcept nogil

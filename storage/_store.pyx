@@ -1,0 +1,875 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The logic of a stream's store over a RecordHome: what is there, what a limit takes away, who matches.
+
+The home keeps the bytes; this keeps, per stream, which sequences live (`SpanIndex`), the subjects
+(`SubjectIndex`), counts, bytes and the times at which messages end. Both are kept level record by
+record; nothing is recomputed over all messages. Times come in as arguments. Work that may be long
+(purge, expiry, lowered limits) is done in slices that the caller asks for.
+
+Order of a removal: the home forgets the record, then the subject's entry, the span and the counts.
+Removing the first message only tells the home where the stream now begins.
+"""
+from libc.stdint cimport INT64_MAX
+from libc.string cimport memcmp, memset
+
+from storage._headers cimport is_marker, is_rollup, ttl_of
+from storage._index cimport (
+    FIRST_IS_BOUND,
+    MATCH_ALL,
+    MATCH_BITS,
+    MATCH_NONE,
+    MATCH_ONE,
+    SUBJECT_ID_MASK,
+    SUBJECT_LEN_MAX,
+    Subject,
+)
+from storage._spans cimport HAS_TTL, SPAN_BITS, SPAN_SLOTS, Span
+
+from storage._seqset import SequenceSet
+from storage.ports import (
+    BytesLimitError,
+    Discard,
+    Expired,
+    LostData,
+    MessagesLimitError,
+    SequenceMismatchError,
+    StoredMessage,
+    StoreError,
+    StoreLimits,
+    StreamState,
+    SubjectMessagesLimitError,
+    SubjectState,
+    TooManyResultsError,
+)
+
+cdef enum:
+    FILTERS_KEPT = 64
+    DUE_AT_ONCE = 256
+
+cdef dict REFUSALS = {
+    MESSAGES_LIMIT: MessagesLimitError("maximum messages exceeded"),
+    BYTES_LIMIT: BytesLimitError("maximum bytes exceeded"),
+    SUBJECT_MESSAGES_LIMIT: SubjectMessagesLimitError("maximum messages per subject exceeded"),
+    SUBJECT_TOO_LONG: StoreError(f"a subject has 1 to {SUBJECT_LEN_MAX} bytes"),
+}
+
+
+cdef class StoreEvents:
+    cdef int removed(
+        self, uint64_t seq, const char* subject, uint16_t subject_len, uint64_t size
+    ) except -1:
+        """One message goes."""
+        return 0
+
+    cdef int purged(self, uint64_t messages, uint64_t size) except -1:
+        """All messages go at once."""
+        return 0
+
+
+cdef int index_visited(void* store, const Record* record) except -1:
+    (<StreamStore>store).index(record)
+    return 0
+
+
+cdef class StreamStore:
+    def __init__(self, RecordHome home not None, limits=None, uint64_t first_seq=0):
+        self.home = home
+        self.filters = {}
+        self.set_limits(StoreLimits() if limits is None else limits)
+        self._reset(first_seq - 1 if first_seq > 1 else 0)
+
+    cdef int _reset(self, uint64_t last_seq) except -1:
+        """Nothing is there, `last_seq` was the last one."""
+        self.subjects = SubjectIndex()
+        self.spans = SpanIndex()
+        self.filters.clear()
+        self.wheel = None
+        self.messages = self.bytes = 0
+        self.last_seq = last_seq
+        self.first_seq = last_seq + 1 if last_seq else 0
+        self.last_ts_ns = 0
+        self.last_subject = 0
+        self.aged_seq = 0
+        return 0
+
+    def set_limits(self, limits not None):
+        """Take new limits; `enforce` carries them out."""
+        self.limits = limits
+        self.messages_max = max(limits.messages_max, 0)
+        self.bytes_max = max(limits.bytes_max, 0)
+        self.subject_messages_max = max(limits.messages_per_subject_max, 0)
+        self.age_max_ns = max(limits.age_max_ns, 0)
+        self.marker_ttl_ns = limits.marker_ttl_ns
+        self.discard_new = limits.discard is Discard.NEW
+        self.discard_new_per_subject = limits.discard_new_per_subject
+        self.allow_ttl = limits.allow_ttl or limits.marker_ttl_ns > 0
+        self.aged_seq = 0
+        self.enforced_subject = 1
+
+    def set_events(self, StoreEvents events):
+        self.events = events
+
+    @property
+    def subject_count(self):
+        return self.subjects.subject_count
+
+    # Storing
+
+    cdef Refusal check(self, const Record* record) noexcept:
+        """Whether limits that discard new messages would refuse this one now."""
+        cdef bint replaces = False
+        cdef uint32_t number
+        cdef uint64_t size, first
+        if record.subject_len == 0 or record.subject_len > SUBJECT_LEN_MAX:
+            return SUBJECT_TOO_LONG
+        if not self.discard_new:
+            return ACCEPTED
+        number = 0
+        if self.subject_messages_max:
+            number = self.subjects.find(record.subject, record.subject_len)
+            if number and self.subjects.subjects[number].count >= self.subject_messages_max:
+                if self.discard_new_per_subject and not (
+                    record.hdr_len and is_rollup(record.hdr, record.hdr_len)
+                ):
+                    return SUBJECT_MESSAGES_LIMIT
+                replaces = True
+        if self.messages_max and self.messages >= self.messages_max and not replaces:
+            return MESSAGES_LIMIT
+        if self.bytes_max:
+            size = self.home.counted_size(record)
+            if self.bytes + size > self.bytes_max:
+                if not replaces:
+                    return BYTES_LIMIT
+                first = self.spans.first_of(self.subjects, number, 0)
+                if self._counted_quietly(first) < size:
+                    return BYTES_LIMIT
+        return ACCEPTED
+
+    cdef uint64_t _counted_quietly(self, uint64_t seq) noexcept:
+        """Called where no error can be reported: an unreadable message counts 0."""
+        return self._counted(seq)
+
+    cdef uint64_t _counted(self, uint64_t seq) except? 0:
+        cdef Record record
+        if not self.home.read(seq, &record):
+            return 0
+        return self.home.counted_size(&record)
+
+    cdef Refusal store_record(self, Record* record, int64_t ttl_ns) except *:
+        """Store under the next sequence and carry out the limits, or say why not."""
+        cdef Refusal refusal = self.check(record)
+        if refusal != ACCEPTED:
+            return refusal
+        record.seq = self.last_seq + 1
+        record.skip_count = 0
+        self.home.append(record)
+        self._index(record, ttl_ns)
+        if self.subject_messages_max:
+            self._trim_subject(self.last_subject)
+        if self._over_limits():
+            self._trim()
+        return ACCEPTED
+
+    cdef int store_records(
+        self, Record* records, const int64_t* ttls_ns, size_t count, Refusal* refusals
+    ) except -1:
+        """A batch in order; `ttls_ns` may be NULL; `refusals` gets one answer each. Returns refused."""
+        cdef size_t i
+        cdef int refused = 0
+        for i in range(count):
+            refusals[i] = self.store_record(&records[i], 0 if ttls_ns == NULL else ttls_ns[i])
+            if refusals[i] != ACCEPTED:
+                refused += 1
+        return refused
+
+    cdef uint32_t _subject_of(self, const Record* record) except 0:
+        """The number of the record's subject; streams often repeat the one before."""
+        cdef uint32_t number = self.last_subject
+        cdef Subject* entry
+        if number:
+            entry = &self.subjects.subjects[number]
+            if entry.count and entry.text_len == record.subject_len and (
+                memcmp(self.subjects.text_of(number), record.subject, record.subject_len) == 0
+            ):
+                return number
+        number = self.subjects.find(record.subject, record.subject_len)
+        if number == 0:
+            number = self.subjects.intern(record.subject, record.subject_len)
+        self.last_subject = number
+        return number
+
+    cdef int _index(self, const Record* record, int64_t ttl_ns) except -1:
+        cdef uint32_t number = self._subject_of(record), slot
+        cdef Subject* entry = &self.subjects.subjects[number]
+        cdef uint64_t before = 0, size = self.home.counted_size(record)
+        slot = number
+        if ttl_ns and self.allow_ttl:
+            slot |= HAS_TTL
+            if ttl_ns > 0:
+                if self.wheel is None:
+                    self.wheel = ExpiryWheel()
+                self.wheel.add(record.seq, record.ts_ns + ttl_ns)
+        if entry.count:
+            before = entry.last_seq
+        else:
+            entry.first_seq = record.seq
+            entry.flags = 0
+        entry.last_seq = record.seq
+        entry.count += 1
+        self.spans.append(record.seq, slot, before, size)
+        if self.messages == 0:
+            self.first_seq = record.seq
+        self.messages += 1
+        self.bytes += size
+        self.last_seq = record.seq
+        self.last_ts_ns = record.ts_ns
+        return 0
+
+    cdef int index(self, const Record* record) except -1:
+        """A record or skip that the home already has and that comes after all known ones."""
+        if record.skip_count:
+            self.last_seq = record.seq + record.skip_count - 1
+            if self.messages == 0:
+                self.first_seq = self.last_seq + 1
+            return 0
+        return self._index(
+            record, ttl_of(record.hdr, record.hdr_len) if self.allow_ttl and record.hdr_len else 0
+        )
+
+    cdef int unindex(self, const Record* record) except -1:
+        """A record that the home has removed already; nothing happens when it is not known."""
+        if self.spans.slot(record.seq):
+            self._unlist(record.seq, self.home.counted_size(record))
+        return 0
+
+    def rebuild(self):
+        """Index anew from the home alone; limits are carried out by `enforce` afterwards."""
+        self._reset(0)
+        self.home.visit(0, index_visited, <void*>self)
+        self.adopt_last_seq()
+
+    def adopt_last_seq(self):
+        """After indexing: sequences that the home gave out and that left no record count too."""
+        if self.home.last_seq > self.last_seq:
+            self.last_seq = self.home.last_seq
+        if self.messages == 0 and self.last_seq:
+            self.first_seq = self.last_seq + 1
+
+    def store(self, str subject, bytes headers, bytes payload, int64_t ts_ns, int64_t ttl_ns=0):
+        """Store under the next sequence, which is returned; StoreError says why not."""
+        cdef Record record
+        cdef Refusal refusal
+        cdef bytes text = subject.encode()
+        fill(&record, text, headers, payload, ts_ns)
+        refusal = self.store_record(&record, ttl_ns)
+        if refusal != ACCEPTED:
+            raise REFUSALS[refusal]
+        return record.seq
+
+    def store_at(
+        self, uint64_t seq, str subject, bytes headers, bytes payload, int64_t ts_ns,
+        int64_t ttl_ns=0,
+    ):
+        """A replica's store: `seq` must be the next one, and limits refuse nothing."""
+        cdef Record record
+        cdef bytes text = subject.encode()
+        cdef bint discard_new = self.discard_new
+        self._expect_next(seq)
+        fill(&record, text, headers, payload, ts_ns)
+        self.discard_new = False
+        try:
+            refusal = self.store_record(&record, ttl_ns)
+        finally:
+            self.discard_new = discard_new
+        if refusal != ACCEPTED:
+            raise REFUSALS[refusal]
+        return record.seq
+
+    def _expect_next(self, uint64_t seq):
+        if seq != self.last_seq + 1:
+            raise SequenceMismatchError(f"the next sequence is {self.last_seq + 1}, not {seq}")
+
+    def store_batch(self, messages, int64_t ts_ns):
+        """(subject, headers, payload) each, as one batch; the sequences, or the refusal in its place."""
+        return [self._store_or_refusal(subject, headers, payload, ts_ns)
+                for subject, headers, payload in messages]
+
+    def _store_or_refusal(self, subject, headers, payload, ts_ns):
+        try:
+            return self.store(subject, headers, payload, ts_ns)
+        except StoreError as refusal:
+            return refusal
+
+    def store_marker(self, str subject, int64_t ts_ns):
+        """The message that says the subject's last message grew too old; it replaces all others."""
+        headers = (
+            "NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\n"
+            f"Nats-TTL: {duration_text(self.marker_ttl_ns // 1_000_000_000)}\r\n"
+            "Nats-Rollup: sub\r\n\r\n"
+        )
+        seq = self.store_at(
+            self.last_seq + 1, subject, headers.encode(), b"", ts_ns, self.marker_ttl_ns
+        )
+        self.purge(subject, keep=1)
+        return seq
+
+    def skip(self, uint64_t count=1, int64_t ts_ns=0):
+        """Give out `count` sequences without messages; the last of them. A time counts as last."""
+        if count == 0:
+            return self.last_seq
+        self.home.skip(self.last_seq + 1, count)
+        self.last_seq += count
+        if ts_ns:
+            self.last_ts_ns = ts_ns
+        if self.messages == 0:
+            self.first_seq = self.last_seq + 1
+        return self.last_seq
+
+    # Limits
+
+    cdef bint _over_limits(self) noexcept:
+        return (self.messages_max and self.messages > self.messages_max) or (
+            self.bytes_max and self.bytes > self.bytes_max
+        )
+
+    cdef int _trim(self) except -1:
+        """Drop the oldest until the limits hold."""
+        while self.messages and self._over_limits():
+            self.remove(self.first_seq, False)
+        return 0
+
+    cdef int _trim_subject(self, uint32_t number) except -1:
+        while self.subjects.subjects[number].count > self.subject_messages_max:
+            self.remove(self.spans.first_of(self.subjects, number, 0), False)
+        return 0
+
+    def enforce(self, uint64_t messages_max=0):
+        """Carry out lowered limits, at most `messages_max` removals (0: all); whether it is done."""
+        cdef uint64_t left = messages_max if messages_max else <uint64_t>-1
+        cdef Subject* entry
+        while self.messages and self._over_limits():
+            if left == 0:
+                return False
+            self.remove(self.first_seq, False)
+            left -= 1
+        while self.subject_messages_max and self.enforced_subject < self.subjects.subject_top:
+            entry = &self.subjects.subjects[self.enforced_subject]
+            while entry.count > self.subject_messages_max:
+                if left == 0:
+                    return False
+                self.remove(self.spans.first_of(self.subjects, self.enforced_subject, 0), False)
+                left -= 1
+            self.enforced_subject += 1
+        return True
+
+    # Time
+
+    def expire(self, int64_t now_ns, uint32_t messages_max=4096):
+        """Remove what is too old or at the end of its time to live: one slice of it."""
+        cdef list markers = []
+        cdef int aged = 0, ended = 0
+        if self.age_max_ns:
+            aged = self._expire_aged(now_ns, messages_max, markers)
+        if self.wheel is not None and <uint32_t>aged < messages_max:
+            ended = self._expire_due(now_ns, messages_max - aged, markers)
+        return Expired(aged + ended, <uint32_t>(aged + ended) >= messages_max, tuple(markers))
+
+    cdef int _expire_aged(self, int64_t now_ns, uint32_t limit, list markers) except -1:
+        cdef int64_t latest_ns = now_ns - self.age_max_ns
+        cdef uint64_t seq = self.spans.next_live(max(self.aged_seq, self.first_seq))
+        cdef uint32_t removed = 0, looked = 0
+        cdef Record record
+        while seq and looked < limit:
+            looked += 1
+            if self.home.read(seq, &record):
+                if record.ts_ns > latest_ns:
+                    break
+                if self.spans.slot(seq) & HAS_TTL and ttl_of(record.hdr, record.hdr_len) < 0:
+                    self.aged_seq = seq + 1
+                    seq = self.spans.next_live(seq + 1)
+                    continue
+                if self.marker_ttl_ns:
+                    self._note_marker(&record, markers)
+            self.remove(seq, False)
+            removed += 1
+            self.aged_seq = seq + 1
+            seq = self.spans.next_live(seq + 1)
+        return removed
+
+    cdef int _expire_due(self, int64_t now_ns, uint32_t limit, list markers) except -1:
+        cdef uint64_t[DUE_AT_ONCE] due
+        cdef uint32_t count, i, taken = 0
+        cdef Record record
+        while taken < limit:
+            count = self.wheel.take_due(now_ns, due, min(limit - taken, <uint32_t>DUE_AT_ONCE))
+            if count == 0:
+                break
+            # Lowest first, so that of several messages of a subject the last one leaves the marker.
+            sort_sequences(due, count)
+            for i in range(count):
+                if not self.spans.slot(due[i]) & HAS_TTL:
+                    continue
+                if self.marker_ttl_ns and self.home.read(due[i], &record):
+                    self._note_marker(&record, markers)
+                self.wheel.stale -= 1
+                self.remove(due[i], False)
+                taken += 1
+        return taken
+
+    cdef int _note_marker(self, const Record* record, list markers) except -1:
+        """Whether this is its subject's last message and not a marker itself."""
+        cdef uint32_t number = self.spans.slot(record.seq) & SUBJECT_ID_MASK
+        if self.subjects.subjects[number].count > 1:
+            return 0
+        if record.hdr_len and is_marker(record.hdr, record.hdr_len):
+            return 0
+        markers.append(record.subject[: record.subject_len].decode("utf-8", "surrogateescape"))
+        return 1
+
+    def next_expiry_ns(self):
+        """When `expire` should be called next; None: never."""
+        cdef int64_t when = INT64_MAX
+        cdef uint64_t seq
+        cdef Record record
+        if self.age_max_ns and self.messages:
+            seq = self.spans.next_live(max(self.aged_seq, self.first_seq))
+            if seq and self.home.read(seq, &record):
+                when = record.ts_ns + self.age_max_ns
+        if self.wheel is not None:
+            when = min(when, self.wheel.next_due())
+        return None if when == INT64_MAX else when
+
+    # Removing
+
+    cdef int remove(self, uint64_t seq, bint erase) except -1:
+        """1: the message is gone. 0: nothing lives at `seq`."""
+        cdef uint32_t slot = self.spans.slot(seq)
+        cdef uint64_t size
+        cdef uint32_t number
+        if slot == 0:
+            return 0
+        size = self._counted(seq)
+        if self.events is not None:
+            number = slot & SUBJECT_ID_MASK
+            self.events.removed(
+                seq, self.subjects.text_of(number), self.subjects.subjects[number].text_len, size
+            )
+        # Where the first message goes, `_advance` tells the home where the stream now begins.
+        if erase or seq != self.first_seq:
+            self.home.forget(seq, erase)
+        self._unlist(seq, size)
+        return 1
+
+    cdef int _unlist(self, uint64_t seq, uint64_t size) except -1:
+        cdef uint32_t slot = self.spans.slot(seq)
+        self._forget_subject(slot & SUBJECT_ID_MASK, seq)
+        self.spans.remove(seq, size)
+        self.messages -= 1
+        self.bytes -= size
+        if slot & HAS_TTL and self.wheel is not None:
+            self.wheel.note_stale(self.spans)
+        if seq == self.first_seq:
+            self._advance()
+        return 0
+
+    cdef int _forget_subject(self, uint32_t number, uint64_t seq) except -1:
+        """Take one message off the subject's entry; the span still shows it."""
+        cdef Subject* entry = &self.subjects.subjects[number]
+        if entry.count == 1:
+            return self.subjects.drop(number)
+        if seq == entry.last_seq:
+            if entry.count == 2 and not entry.flags & FIRST_IS_BOUND:
+                entry.last_seq = entry.first_seq
+            else:
+                entry.last_seq = self.spans.last_of(self.subjects, number, seq - 1)
+        elif seq == entry.first_seq:
+            entry.first_seq = seq + 1
+            entry.flags |= FIRST_IS_BOUND
+        entry.count -= 1
+        if entry.count == 1:
+            entry.first_seq = entry.last_seq
+            entry.flags &= ~FIRST_IS_BOUND
+        return 0
+
+    cdef int _advance(self) except -1:
+        """The first message went: find the one that is first now."""
+        self.first_seq = self.spans.next_live(self.first_seq + 1) if self.messages else 0
+        if self.first_seq == 0:
+            self.first_seq = self.last_seq + 1
+            self.bytes = 0
+        self.home.drop_below(self.first_seq)
+        return 0
+
+    def delete(self, uint64_t seq, bint erase=False):
+        """Whether a message was there; with `erase` its bytes are overwritten."""
+        return bool(self.remove(seq, erase))
+
+    def delete_many(self, sequences):
+        """Remove what all consumers have dealt with; how many were there."""
+        cdef uint64_t seq
+        cdef uint64_t removed = 0
+        for seq in sequences:
+            removed += self.remove(seq, False)
+        return removed
+
+    def purge(self, filters=None, uint64_t seq=0, uint64_t keep=0):
+        """Remove all matching messages below `seq` (0: any) except the last `keep`; how many."""
+        job = self.start_purge(filters, seq, keep)
+        while not job.step(1 << 20):
+            pass
+        return job.purged
+
+    def start_purge(self, filters=None, uint64_t seq=0, uint64_t keep=0):
+        """The same in slices. Messages that come later are not touched."""
+        cdef PurgeJob job = PurgeJob()
+        cdef uint64_t matching
+        job.store = self
+        job.wanted = self.filter_of(filters)
+        job.wanted.sync()
+        job.last = self.last_seq if seq == 0 else min(self.last_seq, seq - 1)
+        job.at = self.first_seq
+        job.most = <uint64_t>-1
+        if keep:
+            matching = self.spans.count_from(job.wanted, 0)
+            job.most = matching - keep if matching > keep else 0
+        if seq == 1 or self.messages == 0 or job.most == 0:
+            job.done = True
+        elif job.wanted.filter_count == 0 and seq == 0 and keep == 0:
+            job.purged = self.messages
+            self._purge_all()
+            job.done = True
+        return job
+
+    cdef int _purge_all(self) except -1:
+        if self.events is not None:
+            self.events.purged(self.messages, self.bytes)
+        self.subjects.clear()
+        self.spans.remove_all()
+        if self.wheel is not None:
+            self.wheel.clear()
+        self.messages = self.bytes = 0
+        self.last_subject = 0
+        self.aged_seq = 0
+        self.first_seq = self.last_seq + 1
+        self.home.drop_below(self.first_seq)
+        return 0
+
+    def compact(self, uint64_t seq):
+        """Remove all below `seq`; above the end it also becomes the next sequence. How many."""
+        cdef uint64_t removed
+        if seq == 0:
+            return self.purge()
+        if self.first_seq > seq:
+            return 0
+        if seq <= self.last_seq:
+            return self.purge(None, seq)
+        removed = self.messages
+        self._purge_all()
+        if seq > self.last_seq + 1:
+            self.home.skip(self.last_seq + 1, seq - 1 - self.last_seq)
+            self.last_seq = seq - 1
+        self.first_seq = seq
+        self.home.drop_below(seq)
+        return removed
+
+    def truncate(self, uint64_t seq):
+        """Take back all above `seq`, which becomes the last sequence; 0: as new."""
+        cdef uint64_t at
+        cdef Record record
+        if seq >= self.last_seq:
+            return
+        if seq == 0:
+            self._purge_all()
+            self.home.cut_above(0)
+            self._reset(0)
+            return
+        at = self.spans.last_live(self.last_seq)
+        while at > seq:
+            self._take_back(at)
+            at = self.spans.last_live(at - 1)
+        self.home.cut_above(seq)
+        self.last_seq = seq
+        if self.messages == 0:
+            self.first_seq = seq + 1
+        if self.home.read(seq, &record):
+            self.last_ts_ns = record.ts_ns
+        if self.wheel is not None:
+            self.wheel.keep_live(self.spans, seq)
+
+    def _take_back(self, uint64_t seq):
+        """As `_unlist` of a message that the home is going to cut."""
+        cdef uint64_t size = self._counted(seq)
+        self._forget_subject(self.spans.slot(seq) & SUBJECT_ID_MASK, seq)
+        self.spans.remove(seq, size)
+        self.messages -= 1
+        self.bytes -= size
+
+    # Reading
+
+    cdef int read(self, uint64_t seq, Record* out) except -1:
+        """1: `out` is a view as the home gives it. 0: nothing lives at `seq`."""
+        return 1 if self.spans.slot(seq) and self.home.read(seq, out) else 0
+
+    cdef object _message(self, uint64_t seq):
+        cdef Record record
+        if seq == 0 or not self.read(seq, &record):
+            return None
+        return StoredMessage(
+            record.seq,
+            record.ts_ns,
+            record.subject[: record.subject_len].decode("utf-8", "surrogateescape"),
+            record.hdr[: record.hdr_len] if record.hdr_len else b"",
+            record.msg[: record.msg_len] if record.msg_len else b"",
+        )
+
+    cdef SubjectFilter filter_of(self, object filters):
+        """The compiled filter: kept, so that asking again is cheap."""
+        cdef SubjectFilter wanted
+        key = filters if isinstance(filters, (str, type(None))) else tuple(filters)
+        wanted = self.filters.pop(key, None)
+        if wanted is None:
+            texts = [key] if isinstance(key, str) else key or ()
+            wanted = SubjectFilter(
+                self.subjects, [text.encode() for text in texts if texts != [""]]
+            )
+            if len(self.filters) >= FILTERS_KEPT:
+                del self.filters[next(iter(self.filters))]
+        self.filters[key] = wanted
+        return wanted
+
+    cdef uint64_t next_seq(self, SubjectFilter wanted, uint64_t seq) except? 0:
+        """The lowest live sequence at or above `seq` that matches; 0: none."""
+        wanted.sync()
+        return self.spans.next_match(wanted, seq)
+
+    cdef uint64_t pending_from(self, SubjectFilter wanted, uint64_t seq) except? 0:
+        """How many live messages at or above `seq` match."""
+        wanted.sync()
+        return self.spans.count_from(wanted, seq)
+
+    cdef uint64_t last_seq_of(self, const char* subject, uint16_t subject_len) noexcept nogil:
+        """The last sequence of a subject, or 0."""
+        cdef uint32_t number = self.subjects.find(subject, subject_len)
+        return self.subjects.subjects[number].last_seq if number else 0
+
+    cdef uint64_t count_of(self, const char* subject, uint16_t subject_len) noexcept nogil:
+        """How many messages a subject has."""
+        cdef uint32_t number = self.subjects.find(subject, subject_len)
+        return self.subjects.subjects[number].count if number else 0
+
+    def load(self, uint64_t seq):
+        """The message, or None."""
+        return self._message(seq)
+
+    def load_next(self, uint64_t seq, filters=None):
+        """The first matching message at or above `seq`, or None."""
+        return self._message(self.next_seq(self.filter_of(filters), seq))
+
+    def load_previous(self, uint64_t seq, filters=None):
+        """The last matching message at or below `seq`, or None."""
+        cdef SubjectFilter wanted = self.filter_of(filters)
+        wanted.sync()
+        return self._message(self.spans.last_match(wanted, min(seq, self.last_seq)))
+
+    def load_last(self, filters=None):
+        """The last matching message, or None."""
+        return self.load_previous(self.last_seq, filters)
+
+    def multi_last(self, filters, uint64_t up_to_seq=0, uint64_t results_max=0):
+        """Sequences of each matching subject's last message at or below `up_to_seq`, in order."""
+        cdef SubjectFilter wanted = self.filter_of(filters)
+        cdef uint64_t limit = up_to_seq if up_to_seq else self.last_seq, seq
+        cdef list found = []
+        for number in self._matched(wanted, 0, 0):
+            seq = self.spans.last_of(self.subjects, number, limit)
+            if seq:
+                found.append(seq)
+                if results_max and <uint64_t>len(found) > results_max:
+                    raise TooManyResultsError(f"more than {results_max} subjects match")
+        found.sort()
+        return found
+
+    def first_seq_from_time(self, int64_t ts_ns):
+        """The lowest live sequence at or after a time; one past the end when there is none."""
+        cdef uint64_t seq = self.home.seek_time(ts_ns)
+        while seq and not self.spans.slot(seq):
+            seq = self.spans.next_live(seq)
+        return seq if seq else self.last_seq + 1
+
+    def last_seq_up_to_time(self, int64_t ts_ns):
+        """The highest live sequence before the first one that is later than `ts_ns`; 0: none."""
+        cdef uint64_t seq = self.first_seq_from_time(ts_ns + 1)
+        return self.spans.last_live(seq - 1) if seq else 0
+
+    # Counting
+
+    def state(self, bint deleted=False):
+        cdef Record record
+        cdef int64_t first_ts_ns = 0
+        cdef uint64_t deleted_count = 0
+        if self.messages:
+            deleted_count = self.last_seq + 1 - self.first_seq - self.messages
+            if self.home.read(self.first_seq, &record):
+                first_ts_ns = record.ts_ns
+        return StreamState(
+            self.messages, self.bytes, self.first_seq, first_ts_ns, self.last_seq,
+            self.last_ts_ns, self.subjects.subject_count, deleted_count,
+            self.deleted() if deleted else None, self._lost(),
+        )
+
+    def _lost(self):
+        lost = getattr(self.home, "lost", None)
+        return lost if lost is None or isinstance(lost, LostData) else None
+
+    def deleted(self):
+        """The sequences between first and last at which nothing lives, as ranges."""
+        found = SequenceSet()
+        cdef uint64_t next_seq = self.first_seq, base, seq
+        cdef size_t at
+        cdef uint32_t i
+        cdef Span* span
+        if self.messages == 0:
+            return found
+        for at in range(self.spans.head, self.spans.tail):
+            span = &self.spans.spans[at]
+            base = span.number << SPAN_BITS
+            for i in range(span.top):
+                if span.subjects[i]:
+                    seq = base + i
+                    if seq > next_seq:
+                        found.add_range(next_seq, seq - 1)
+                    next_seq = seq + 1
+        if next_seq <= self.last_seq:
+            found.add_range(next_seq, self.last_seq)
+        return found
+
+    def num_pending(self, uint64_t seq, filters=None, bint last_per_subject=False):
+        """How many matching messages live at or above `seq`, or how many subjects' last ones."""
+        cdef SubjectFilter wanted = self.filter_of(filters)
+        if last_per_subject:
+            return self._count_last(wanted, seq)
+        return self.pending_from(wanted, seq)
+
+    cdef uint64_t _count_last(self, SubjectFilter wanted, uint64_t seq) except? 0:
+        cdef uint64_t total = 0
+        cdef uint32_t number
+        cdef Subject* entry
+        wanted.sync()
+        for number in range(1, self.subjects.subject_top):
+            entry = &self.subjects.subjects[number]
+            if entry.count and entry.last_seq >= seq and wanted.has(number):
+                total += 1
+        return total
+
+    def filtered_state(self, filters=None, uint64_t seq=0):
+        """Count, first and last of the matching messages at or above `seq`."""
+        cdef SubjectFilter wanted = self.filter_of(filters)
+        cdef uint64_t first = self.next_seq(wanted, max(seq, self.first_seq)), last
+        if first == 0:
+            return SubjectState(0, 0, 0)
+        last = self.spans.last_match(wanted, self.last_seq)
+        return SubjectState(self.spans.count_from(wanted, seq), first, last)
+
+    cdef list _matched(self, SubjectFilter wanted, uint64_t offset, uint64_t limit):
+        """Numbers of the matching subjects, in the order in which they were given out."""
+        cdef list found = []
+        cdef uint32_t number
+        wanted.sync()
+        if wanted.mode == MATCH_ONE:
+            return [wanted.subject] if offset == 0 else found
+        if wanted.mode == MATCH_NONE:
+            return found
+        for number in range(1, self.subjects.subject_top):
+            if self.subjects.subjects[number].count and wanted.has(number):
+                if offset:
+                    offset -= 1
+                    continue
+                found.append(number)
+                if limit and <uint64_t>len(found) == limit:
+                    break
+        return found
+
+    def subject_states(self, filters=None, uint64_t offset=0, uint64_t limit=0):
+        """Count, first and last of each matching subject, a page of them when `limit` is given."""
+        cdef uint32_t number
+        cdef dict out = {}
+        for number in self._matched(self.filter_of(filters), offset, limit):
+            out[self._text(number)] = SubjectState(
+                self.subjects.subjects[number].count,
+                self.spans.first_of(self.subjects, number, 0),
+                self.subjects.subjects[number].last_seq,
+            )
+        return out
+
+    def subject_totals(self, filters=None, uint64_t offset=0, uint64_t limit=0):
+        """The count of each matching subject, a page of them when `limit` is given."""
+        cdef uint32_t number
+        cdef dict out = {}
+        for number in self._matched(self.filter_of(filters), offset, limit):
+            out[self._text(number)] = self.subjects.subjects[number].count
+        return out
+
+    def _text(self, uint32_t number):
+        cdef char* text = self.subjects.text_of(number)
+        return text[: self.subjects.subjects[number].text_len].decode("utf-8", "surrogateescape")
+
+    @property
+    def index_memory_bytes(self):
+        """What the indexes take, without the home."""
+        return {
+            "subjects": self.subjects.memory_bytes(),
+            "sequences": self.spans.memory_bytes(),
+        }
+
+
+cdef class PurgeJob:
+    def step(self, uint64_t messages_max):
+        """Remove up to `messages_max` more; whether all is done."""
+        cdef uint64_t left = messages_max
+        cdef StreamStore store = self.store
+        while left and not self.done:
+            self.at = store.next_seq(self.wanted, self.at)
+            if self.at == 0 or self.at > self.last or self.purged == self.most:
+                self.done = True
+                break
+            store.remove(self.at, False)
+            self.purged += 1
+            self.at += 1
+            left -= 1
+        return self.done
+
+
+cdef void fill(
+    Record* record, bytes subject, bytes headers, bytes payload, int64_t ts_ns
+):
+    """A view of the arguments, which the caller keeps."""
+    memset(record, 0, sizeof(Record))
+    record.ts_ns = ts_ns
+    record.subject = subject
+    # Longer than a subject may be, so that `check` refuses it.
+    record.subject_len = <uint16_t>min(len(subject), 65535)
+    record.hdr = headers
+    record.hdr_len = <uint32_t>len(headers)
+    record.msg = payload
+    record.msg_len = <uint32_t>len(payload)
+
+
+cdef void sort_sequences(uint64_t* sequences, uint32_t count) noexcept nogil:
+    """Insertion sort: a few, and mostly in order."""
+    cdef uint32_t i, k
+    cdef uint64_t value
+    for i in range(1, count):
+        value = sequences[i]
+        k = i
+        while k and sequences[k - 1] > value:
+            sequences[k] = sequences[k - 1]
+            k -= 1
+        sequences[k] = value
+
+
+def duration_text(int64_t seconds):
+    """As Go prints a duration: 90 seconds are `1m30s`."""
+    hours, rest = divmod(seconds, 3600)
+    minutes, rest = divmod(rest, 60)
+    text = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
+    return f"{text}{rest}s"
