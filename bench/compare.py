@@ -1,15 +1,39 @@
 """Best of several rounds, Martlet and the peer in turn, so that both meet the same noise."""
 
+import os
+import resource
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from bench.loads import Numbers, Scale
 from bench.programs import BenchError, Program
 from bench.rows import Better, Measurement, Row
 
+NOISE_KEY = "other_cpu_share"
 CPU_KEYS = ("server_cpu_ns_per_message", "server_cpu_ns_each")
+
+
+class Noise:
+    """Processor time that neither the servers nor the generator used, since this was made."""
+
+    def __init__(self) -> None:
+        self.started_s = time.monotonic()
+        self.before_s = self._others_s()
+
+    @staticmethod
+    def _others_s() -> float:
+        words = Path("/proc/stat").read_text().split(maxsplit=4)
+        all_s = sum(int(word) for word in words[1:4]) / os.sysconf("SC_CLK_TCK")
+        ours = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        return all_s - sum(usage.ru_utime + usage.ru_stime for usage in ours)
+
+    def share(self) -> float:
+        """Of one core. The servers and generators must have ended."""
+        return max(0.0, self._others_s() - self.before_s) / (time.monotonic() - self.started_s)
 
 
 @dataclass(frozen=True)
@@ -23,11 +47,12 @@ class Outcome:
     def values(self, key: str) -> list[float]:
         return [numbers[key] for numbers in self.rounds if key in numbers]
 
+    def best_round(self, key: str, better: Better) -> Numbers:
+        pick = max if better is Better.HIGHER else min
+        return pick((numbers for numbers in self.rounds if key in numbers), key=lambda n: n[key])
+
     def best(self, key: str, better: Better) -> float | None:
-        values = self.values(key)
-        if not values:
-            return None
-        return max(values) if better is Better.HIGHER else min(values)
+        return self.best_round(key, better)[key] if self.values(key) else None
 
 
 @dataclass(frozen=True)
@@ -71,7 +96,10 @@ def measure(
                 continue
             tell(f"{measurement.name}: {program.name}, round {turn + 1} of {rounds}")
             try:
-                rounds_of[program.name].append(measurement.run(program, scale))
+                noise = Noise()
+                numbers = measurement.run(program, scale)
+                numbers[NOISE_KEY] = noise.share()
+                rounds_of[program.name].append(numbers)
             except (BenchError, OSError, subprocess.TimeoutExpired) as error:
                 failed[program.name] = str(error)
                 tell(f"{measurement.name}: {program.name} failed: {error}")

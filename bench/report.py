@@ -6,7 +6,7 @@ import platform
 import time
 from pathlib import Path
 
-from bench.compare import Outcome, Result, cpu_ns
+from bench.compare import NOISE_KEY, Outcome, Result, cpu_ns
 from bench.loads import Scale
 from bench.programs import BIN, ROOT, Program
 from bench.rows import ROWS
@@ -38,6 +38,16 @@ def sides(outcome: Outcome, result: Result) -> list[float | None]:
     return [rounded(value) for value in outcome.values(result.row.key)]
 
 
+def noise(result: Result) -> float | None:
+    """What other programs took of one core while the best rounds ran, the worse of the two."""
+    shares = [
+        outcome.best_round(result.row.key, result.row.better).get(NOISE_KEY)
+        for outcome in (result.martlet, result.peer)
+        if outcome.values(result.row.key)
+    ]
+    return max((share for share in shares if share is not None), default=None)
+
+
 def line(result: Result, scale: Scale, peer: Program) -> Line:
     row = result.row
     fields: Line = {
@@ -52,6 +62,7 @@ def line(result: Result, scale: Scale, peer: Program) -> Line:
         "peer_cpu_ns": rounded(cpu_ns(result.peer)),
         "martlet_rounds": sides(result.martlet, result),
         "peer_rounds": sides(result.peer, result),
+        "noise": rounded(noise(result)),
         "machine": machine(),
         "mode": f"{build_mode()}, {scale.name}",
         "peer_version": peer.version() if not peer.missing() else None,
