@@ -321,6 +321,8 @@ cdef size_t parse(Parser* parser, const Ops* ops, void* context, const char* dat
         newline = find_line_end(begin, end, &line_size)
         if newline == NULL:
             line_size = end - begin
+            if line_size and (end - 1)[0] == c'\r':
+                line_size -= 1
         if line_size > <size_t> parser.max_control_line:
             ops.fault(context, FAULT_CONTROL_LINE, begin, line_size)
             answer[0] = STOP
@@ -364,3 +366,91 @@ cdef size_t parse(Parser* parser, const Ops* ops, void* context, const char* dat
         if answer[0] != GO_ON:
             return at - data
     return at - data
+
+
+cdef int record_pub_line(void* context, const PubArgs* args) noexcept:
+    return (<Recorder> context).add(("line", args.size))
+
+cdef int record_pub(void* context, const PubArgs* args, const char* payload) noexcept:
+    return (<Recorder> context).add((
+        "pub", args.subject[:args.subject_len],
+        args.reply[:args.reply_len] if args.reply != NULL else None,
+        args.header_size, payload[:args.size]))
+
+cdef int record_sub(void* context, const char* subject, size_t subject_len, const char* queue,
+                    size_t queue_len, const char* sid, size_t sid_len) noexcept:
+    return (<Recorder> context).add((
+        "sub", subject[:subject_len], queue[:queue_len] if queue != NULL else None, sid[:sid_len]))
+
+cdef int record_unsub(void* context, const char* sid, size_t sid_len, int64_t maximum) noexcept:
+    return (<Recorder> context).add(("unsub", sid[:sid_len], maximum))
+
+cdef int record_connect(void* context, const char* json, size_t size) noexcept:
+    return (<Recorder> context).add(("connect", json[:size]))
+
+cdef int record_ping(void* context) noexcept:
+    return (<Recorder> context).add(("ping",))
+
+cdef int record_pong(void* context) noexcept:
+    return (<Recorder> context).add(("pong",))
+
+cdef int record_info(void* context, const char* json, size_t size) noexcept:
+    return (<Recorder> context).add(("info", json[:size]))
+
+cdef int record_error(void* context, const char* text, size_t size) noexcept:
+    return (<Recorder> context).add(("error", text[:size]))
+
+cdef int record_not_connect(void* context) noexcept:
+    (<Recorder> context).add(("not connect",))
+    return STOP
+
+cdef void record_fault(void* context, Fault fault, const char* at, size_t size) noexcept:
+    (<Recorder> context).add(("fault", FAULT_NAMES[fault]))
+
+cdef void record_line(void* context, Verb verb, const char* args, size_t size) noexcept:
+    pass
+
+cdef list FAULT_NAMES = ["unknown verb", "payload end", "control line", "arguments", "headers"]
+cdef Ops RECORD
+RECORD.pub_line = record_pub_line
+RECORD.pub = record_pub
+RECORD.sub = record_sub
+RECORD.unsub = record_unsub
+RECORD.connect = record_connect
+RECORD.ping = record_ping
+RECORD.pong = record_pong
+RECORD.info = record_info
+RECORD.error = record_error
+RECORD.not_connect = record_not_connect
+RECORD.fault = record_fault
+RECORD.line = record_line
+
+
+cdef class Recorder:
+    """A parser with a list for a connection: tests and fuzzing."""
+
+    cdef Parser parser
+    cdef readonly list events
+    cdef readonly bytes rest
+    cdef readonly bint stopped
+
+    def __init__(self, int max_control_line=4096, bint headers=True, bint awaiting_auth=False):
+        self.parser.max_control_line = max_control_line
+        self.parser.headers = headers
+        self.parser.awaiting_auth = awaiting_auth
+        self.events = []
+        self.rest = b""
+
+    cdef int add(self, tuple event) noexcept:
+        self.events.append(event)
+        return GO_ON
+
+    def feed(self, bytes data):
+        cdef int answer
+        cdef size_t used
+        if self.stopped:
+            return
+        data = self.rest + data
+        used = parse(&self.parser, &RECORD, <void*> self, data, len(data), &answer)
+        self.stopped = answer == STOP
+        self.rest = data[used:]
