@@ -31,11 +31,13 @@ from server.net.tls import TlsError
 from server.ops.closed import ClosedConnections
 from server.ops.lameduck import LameDuck
 from server.ops.logging import Logger
+from server.ops.openlog import LogOpenError, reopen_log
 from server.ops.pidfile import ports_file_path, write_pid_file, write_ports_file
 from server.version import COMPAT_VERSION, MARTLET_VERSION
 
 if TYPE_CHECKING:
     from server.net.http import HttpServer
+    from server.net.tlscarrier import TlsSettings
 
 TICK_S = 0.1
 TICKS_PER_SECOND = 10
@@ -43,6 +45,10 @@ TICKS_PER_SECOND = 10
 
 class StartError(Exception):
     """The server cannot start with these options; the text is for the person who starts it."""
+
+
+class ReadError(Exception):
+    """The configuration cannot be read again; the text says what is wrong with it."""
 
 
 class App:
@@ -62,24 +68,27 @@ class App:
         self.logger = logger
         self.lame_duck = False
         self._loop = loop
-        self._clock = clock
-        self._random = random
+        self.clock = clock
+        self.random = random
         self._reread = reread
         self._ended: asyncio.Future[None] = loop.create_future()
         self._stopping = False
         self._ticks = 0
         self._name_server()
-        self._build()
+        try:
+            self._build()
+        except ValueError as error:
+            raise StartError(str(error)) from error
 
     def _name_server(self) -> None:
-        random = self._random
+        random = self.random
         self.identity = ServerIdentity(random.token_bytes(32), random.token_bytes(32))
         self.server_id = self.identity.server_id
         self.server_name = self.options.server_name or self.server_id
         self.version = COMPAT_VERSION
         self.martlet_version = MARTLET_VERSION
         self.runtime = f"python{platform.python_version()}"
-        self.start_wall_ns = self.config_loaded_wall_ns = self._clock.wall_ns()
+        self.start_wall_ns = self.config_loaded_wall_ns = self.clock.wall_ns()
         self.port = self.http_port = self.https_port = 0
         self.connect_urls: Sequence[str] = ()
 
@@ -100,7 +109,7 @@ class App:
             Directory(options), self._passwords, self.logger, self.broker.account
         )
         self.hooks = ServerHooks(
-            options, info, self.authenticator, self.logger, self._random, self.closed
+            options, info, self.authenticator, self.logger, self.random, self.closed
         )
         self.broker.hooks = self.hooks
         self.broker.turn.set_call_soon(self._loop.call_soon)
@@ -124,7 +133,7 @@ class App:
         self._start_clients()
         self._loop.add_reader(self._poller.fileno(), self._poller.run)
         self._loop.call_later(TICK_S, self._tick)
-        self._write_ports_file()
+        self.write_ports_file()
         self.logger.notice("Server is ready")
 
     def _log_banner(self) -> None:
@@ -185,7 +194,7 @@ class App:
                 self.broker,
                 self._poller,
                 options,
-                self._clock,
+                self.clock,
                 self.logger,
                 self.hooks.first_info,
             )
@@ -218,7 +227,7 @@ class App:
                 'Clients that are not using "TLS Handshake First" option will fail to connect'
             )
 
-    def _write_ports_file(self) -> None:
+    def write_ports_file(self) -> None:
         options = self.options
         if not options.ports_file_dir:
             return
@@ -239,7 +248,7 @@ class App:
         if self._stopping:
             return
         self._loop.call_later(TICK_S, self._tick)
-        self.broker.tick(self._clock.monotonic_ns())
+        self.broker.tick(self.clock.monotonic_ns())
         self._ticks += 1
         if self._ticks % TICKS_PER_SECOND == 0 and self._listener is not None:
             self._listener.report_throttled()
@@ -272,7 +281,7 @@ class App:
         self.hooks.info = replace(self.hooks.info, ldm=False)
         LameDuck(
             self._loop,
-            self._random,
+            self.random,
             clients,
             duration_ns=self.options.lame_duck_duration_ns,
             grace_ns=self.options.lame_duck_grace_period_ns,
@@ -281,10 +290,43 @@ class App:
         )
 
     def reload(self) -> None:
-        raise NotImplementedError
+        from config.reload import ReloadError
+        from server.reloading import reload
+
+        try:
+            if self._reread is None:
+                raise ReloadError(
+                    "can only reload config when a file is provided using -c or --config"
+                )
+            reload(self, self._reread())
+        except (ReloadError, ReadError) as error:
+            self.logger.error(f"Failed to reload server configuration: {error}")
+            return
+        digest = self.options.config_digest
+        self.logger.notice(f"Reloaded server configuration ({digest})")
+
+    def apply(self, directory: Directory) -> None:
+        """Makes every room follow `options`, which have just been replaced."""
+        self.authenticator.directory = directory
+        self.hooks.apply(self.options)
+        apply_to_broker(self.options, directory, self.broker)
+        self.broker.apply_limits()
+        self._tell_address()
+
+    def replace_tls(self, settings: TlsSettings | None) -> None:
+        if self._listener is not None:
+            self._listener.replace_tls(settings)
 
     def reopen_log(self) -> None:
-        raise NotImplementedError
+        if not self.options.log.file:
+            self.logger.notice("File log re-open ignored, not a file logger")
+            return
+        try:
+            reopen_log(self.logger, self.options.log, self.clock, self.program)
+        except LogOpenError as error:
+            self.logger.error(str(error))
+            return
+        self.logger.notice("File log re-opened")
 
     # The end
 
@@ -298,18 +340,23 @@ class App:
         self._loop.remove_reader(self._poller.fileno())
         self._poller.close()
         self._passwords.close()
-        if self._ports_file:
-            try:
-                Path(self._ports_file).unlink()
-            except OSError as error:
-                self.logger.error(f"Error cleaning up ports file {self._ports_file}: {error}")
+        self.remove_ports_file()
         self.logger.notice("Server Exiting..")
         self.logger.close()
+
+    def remove_ports_file(self) -> None:
+        if not self._ports_file:
+            return
+        try:
+            Path(self._ports_file).unlink()
+        except OSError as error:
+            self.logger.error(f"Error cleaning up ports file {self._ports_file}: {error}")
+        self._ports_file = ""
 
     # What monitoring sees
 
     def wall_ns(self) -> int:
-        return self._clock.wall_ns()
+        return self.clock.wall_ns()
 
     def health_errors(self) -> Sequence[Mapping[str, str]]:
         return ()

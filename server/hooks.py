@@ -44,6 +44,7 @@ class ServerHooks:
     def apply(self, options: Options) -> None:
         """Takes from the options what INFO tells; called again after a reload."""
         tls = options.tls
+        self._trace = options.log.trace
         self._trace_system = options.log.trace_verbose
         self._system_account = options.system_account
         self._tls_first = tls is not None and tls.handshake_first
@@ -60,7 +61,6 @@ class ServerHooks:
     # INFO
 
     def on_accept(self, client: Client) -> bytes | None:
-        self._logger.debug("Client connection created", client.label)
         if self.authenticator.directory.nonce_required:
             client.nonce = nonce_text(self._random.token_bytes(NONCE_BYTES)).encode()
         # With the handshake first, INFO waits for it.
@@ -105,21 +105,21 @@ class ServerHooks:
 
     def on_connect(self, client: Client) -> None:
         self.authenticator.on_connect(client)
-        self._quiet_system(client)
+        self.set_trace(client)
 
     def on_missing_connect(self, client: Client) -> bool:
         return self.authenticator.on_missing_connect(client)
 
-    def _quiet_system(self, client: Client) -> None:
+    def set_trace(self, client: Client) -> None:
+        """What happens in the system account is traced only when that is asked for."""
         account = client.account
-        if account is not None and account.name == self._system_account and not self._trace_system:
-            client.trace = False
+        is_system = account is not None and account.name == self._system_account
+        client.trace = self._trace and (self._trace_system or not is_system)
 
     # The end, and the log
 
     def on_closed(self, client: Client, reason: str) -> None:
         self.informed.discard(client)
-        self._logger.debug(f"Client connection closed: {reason}", client.label)
         self.closed.add(client)
 
     def log(self, level: str, text: str, client: Client | None = None) -> None:

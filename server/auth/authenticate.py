@@ -137,9 +137,53 @@ class Authenticator:
             self._log.warn("Too many logins are waiting for their password check", client.label)
             client.reject("Authentication Timeout", "Authentication Timeout")
 
+    def recheck(self, client: Client) -> None:
+        """After a reload: whether a client that is signed in still may be, and what it may do."""
+        old = client.auth
+        if not isinstance(old, Login):
+            return
+        login = self.directory.same_login(old)
+        if login is None and old.kind != "user":
+            self.refuse(client)
+        elif login is None or login.account != old.account:
+            client.close("Client Closed")
+        elif not login.allows(client.type):
+            self.refuse(client)
+        elif login.secret != old.secret:
+            self._recheck_password(client, login)
+        else:
+            self._move(client, login)
+
+    def _recheck_password(self, client: Client, login: Login) -> None:
+        """Another secret in the configuration may still be the same password."""
+        given = client.options
+        text = given.auth_token if login.kind == "token" else given.password
+        if not is_bcrypt(login.secret):
+            if plain_equal(login.secret, text):
+                self._move(client, login)
+            else:
+                self.refuse(client)
+            return
+
+        def answer(equal: bool) -> None:
+            if equal and not client.closed:
+                self._move(client, login)
+            elif not client.closed:
+                self.refuse(client)
+
+        if not self._pool.check(login.secret, text, lambda: not client.closed, answer):
+            self.refuse(client)
+
+    def _move(self, client: Client, login: Login) -> None:
+        old = client.auth
+        client.auth = login
+        if isinstance(old, Login) and old.raw != login.raw:
+            client.set_permissions(login.permissions)
+
     def admit(self, client: Client, login: Login) -> bool:
         account = self._find_account(login.account)
         user = login.name if login.kind in ("user", "nkey") else raw_user(client.options)
+        client.user_label = user_label(login, client.options)
         return client.accept(account, user=user, permissions=login.permissions, auth=login)
 
     def refuse(self, client: Client) -> None:
@@ -151,6 +195,17 @@ class Authenticator:
 def raw_user(given: ConnectOptions) -> str:
     """Who the client says it is, for logs and monitoring."""
     return given.nkey or given.user or ("[REDACTED]" if given.auth_token else "")
+
+
+def user_label(login: Login, given: ConnectOptions) -> str:
+    """Who it is, as log lines of the connection name it."""
+    if login.kind in ("user", "nkey"):
+        return f"{login.kind}:{login.name}"
+    if given.nkey:
+        return f"nkey:{given.nkey}"
+    if given.user:
+        return f"user:{given.user}"
+    return "token" if given.auth_token else ""
 
 
 def spoken_user(given: ConnectOptions) -> str:

@@ -61,6 +61,7 @@ class Directory:
         self.open_beside_system = (
             bool(logins)
             and not auth.no_auth_user
+            and not auth.defined
             and all(login.account == options.system_account for login in logins)
             and all(account.name == options.system_account for account in options.accounts)
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import os
 import re
+import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -45,6 +46,12 @@ class Loop(Protocol):
 
 
 Answer = Callable[[bool], None]
+WORKER_NICENESS = 10
+
+
+def give_way() -> None:
+    """Lets the loop's thread go before this one when both want the same core."""
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), WORKER_NICENESS)
 
 
 class PasswordPool:
@@ -77,7 +84,9 @@ class PasswordPool:
             if not wanted():
                 continue
             if self._executor is None:
-                self._executor = ThreadPoolExecutor(self._workers_max, "password")
+                self._executor = ThreadPoolExecutor(
+                    self._workers_max, "password", initializer=give_way
+                )
             self._running += 1
             future = self._executor.submit(bcrypt_equal, hashed, given)
             future.add_done_callback(partial(self._tell_loop, answer))

@@ -9,7 +9,7 @@ cdef class Broker:
     cdef readonly Turn turn
     cdef Wheel wheel
     cdef readonly object default_account
-    cdef readonly object system_account
+    cdef public object system_account
     cdef readonly dict accounts
     cdef readonly dict clients
     cdef object clock_source

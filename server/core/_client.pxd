@@ -33,6 +33,7 @@ cdef class Client(Connection):
     cdef public bint auth_required
     cdef readonly Account account
     cdef readonly str user
+    cdef public str user_label
     cdef public object auth
     cdef readonly Permissions permissions
     cdef public object tls

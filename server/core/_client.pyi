@@ -54,6 +54,7 @@ class Client:
     auth_required: bool  # still to authenticate
     account: Account | None
     user: str
+    user_label: str  # how the log names it (`user:ann`, `nkey:U...`, `token`); set before `accept`
     auth: object | None  # whatever `accept` was given for the auth room's use
     permissions: Permissions | None
     tls: object | None  # whatever the TLS carrier hangs here (version, cipher, certificates)

@@ -158,6 +158,7 @@ cdef class Client(Connection):
         self.port = port
         self.nonce = b""
         self.user = ""
+        self.user_label = ""
         self.connect_label = ""
         self.options = BEFORE
         self.verbose = self.pedantic = True
@@ -165,7 +166,7 @@ cdef class Client(Connection):
         self.carrier = PyCarrier(write, close_transport, pause_transport, transport_pending) if (
             write is not None) else None
         self.auth_required = broker.auth_required
-        self._trace = broker.trace
+        self._trace = self.parser.trace = broker.trace
         self.start_ns = self.last_in_ns = self.last_active_ns = broker.clock()
         self.start_wall_ns = broker.wall()
         self.copy_limits()
@@ -974,7 +975,8 @@ cdef class Client(Connection):
     @property
     def label(self):
         plain = f"{self.ip}:{self.port} - cid:{self.cid}"
-        account = f"{self.account.name}/{self.user}" if self.user and self.account is not None else ""
+        who = self.user_label or self.user
+        account = f"{self.account.name}/{who}" if who and self.account is not None else ""
         parts = [f'"{each}"' for each in (self.connect_label, account) if each]
         return " - ".join([plain, *parts])
 

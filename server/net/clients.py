@@ -33,9 +33,11 @@ class ClientListener:
     ) -> None:
         self._poller = poller
         self._log = log
-        self._make_acceptor = lambda settings: TlsAcceptor(
-            loop, broker, settings, clock, log, info_json
-        )
+
+        def make_acceptor(settings: TlsSettings) -> TlsAcceptor:
+            return TlsAcceptor(loop, broker, settings, clock, log, info_json)
+
+        self._make_acceptor = make_acceptor
         self._acceptor: TlsAcceptor | None = None
         # Before the socket: a wrong certificate must not leave a port behind.
         settings = tls_settings(options)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http import HTTPStatus
+from typing import cast
 from urllib.parse import parse_qsl, unquote
 
 import httptools
@@ -108,8 +109,8 @@ class _Connection(asyncio.Protocol):
     # asyncio's callbacks
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        # uvloop's transports are not declared as asyncio's, but have all their methods.
+        self._transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=MAX_UNSENT_BYTES)
         if not self._server.admit(self):
             transport.abort()

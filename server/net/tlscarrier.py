@@ -213,7 +213,10 @@ class Carrier(asyncio.BufferedProtocol):
 
     def _time_out(self) -> None:
         self._log.debug("TLS handshake timeout", self.client.label)
-        self.client.close(HANDSHAKE_FAILED, "Secure Connection - TLS Required")
+        # In the clear: whoever has not upgraded yet can read it.
+        with contextlib.suppress(OSError):
+            self._socket.send(b"-ERR 'Secure Connection - TLS Required'\r\n")
+        self.client.close(HANDSHAKE_FAILED)
 
     def _fail(self, why: str) -> None:
         self._log.error(f"TLS handshake error: {why}", self.client.label)

@@ -209,7 +209,14 @@ class RawClient:
         self.socket.sendall(data.encode() if isinstance(data, str) else data)
 
     def line(self) -> str:
-        """The next line, without its end; empty when the server has closed."""
+        """The next line, without its end; empty when the server has closed. PINGs are answered."""
+        line = self._any_line()
+        while line == "PING":
+            self.send("PONG\r\n")
+            line = self._any_line()
+        return line
+
+    def _any_line(self) -> str:
         while b"\n" not in self.buffer:
             data = self.socket.recv(65536)
             if not data:

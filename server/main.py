@@ -1,0 +1,168 @@
+"""The `martlet` command: flags to options, then one server until it ends.
+
+It answers to the name that it is started by: a link called `nats-server` to it is one.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+from config.flags import Command, FlagError, UsageError, parse_flags, tls_usage, usage
+from server.version import COMPAT_VERSION, MARTLET_VERSION
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from config.options import Options
+    from server.app import App
+    from server.ops.logging import Logger
+
+# A collection walks every object made since the last one: few, and never the ones of the start.
+GC_THRESHOLDS = (50_000, 50, 1_000)
+
+
+class MainError(Exception):
+    """Ends the command with `<name>: <text>` and status 1."""
+
+
+def main() -> int:
+    gc.disable()
+    name = os.path.basename(sys.argv[0]) or "martlet"
+    try:
+        return carry_out(parse_flags(sys.argv[1:], name))
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        print(usage(name))
+        return 0
+    except (FlagError, MainError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 1
+
+
+def carry_out(command: Command) -> int:
+    match command.action:
+        case "version":
+            print(f"{command.name}: v{COMPAT_VERSION} (martlet {MARTLET_VERSION})")
+        case "help":
+            print(usage(command.name))
+        case "help_tls":
+            print(tls_usage())
+        case "check":
+            check(command)
+        case "signal":
+            send_signal(command)
+        case _:
+            return serve(command)
+    return 0
+
+
+def check(command: Command) -> None:
+    """`-t`: reads the file; every error and every warning is a reason to fail."""
+    from config.errors import ConfigError
+    from config.load import read_file
+
+    try:
+        loaded = read_file(command.config_file)
+    except (ConfigError, OSError) as error:
+        raise MainError(error_text(error)) from error
+    if loaded.warnings:
+        raise MainError("\n".join(str(warning) for warning in loaded.warnings))
+    print(
+        f"{command.name}: configuration file {command.config_file} is valid ({loaded.digest})",
+        file=sys.stderr,
+    )
+
+
+def error_text(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"open {error.filename}: {(error.strerror or str(error)).lower()}"
+    return str(error)
+
+
+def send_signal(command: Command) -> None:
+    from server.ops.signals import SignalError, send
+
+    try:
+        send(command.signal, command.signal_target, command.name)
+    except SignalError as error:
+        raise MainError(str(error)) from error
+
+
+def read_options(command: Command) -> Options:
+    """File and flags; at the start and again at each reload. Warnings go to stderr."""
+    from config.errors import ConfigError
+    from config.load import load
+
+    try:
+        options, warnings = load(command.config_file, command.draft)
+    except (ConfigError, OSError) as error:
+        raise MainError(error_text(error)) from error
+    for warning in warnings:
+        print(warning, file=sys.stderr)
+    return options
+
+
+def reread_options(command: Command) -> Options:
+    from server.app import ReadError
+
+    try:
+        return read_options(command)
+    except MainError as error:
+        raise ReadError(str(error)) from error
+
+
+def serve(command: Command) -> int:
+    options = read_options(command)
+
+    import uvloop
+
+    from server.clock import SystemClock
+    from server.ops.openlog import LogOpenError, open_log
+
+    clock = SystemClock()
+    try:
+        logger = open_log(options.log, clock, command.name)
+    except LogOpenError as error:
+        raise MainError(str(error)) from error
+    loop = uvloop.new_event_loop()
+    try:
+        loop.run_until_complete(run(command, options, loop, logger))
+    finally:
+        loop.close()
+    return 0
+
+
+async def run(
+    command: Command, options: Options, loop: asyncio.AbstractEventLoop, logger: Logger
+) -> None:
+    from server.app import App, StartError
+    from server.clock import SystemClock, SystemRandom
+    from server.ops import signals
+
+    try:
+        app: App = App(
+            options,
+            program=command.name,
+            loop=loop,
+            logger=logger,
+            clock=SystemClock(),
+            random=SystemRandom(),
+            reread=partial(reread_options, command) if command.config_file else None,
+        )
+    except StartError as error:
+        raise MainError(str(error)) from error
+    signals.install(loop, app, logger)
+    await app.start()
+    # What the start made lives as long as the process: no collection looks at it again.
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
+    gc.enable()
+    await app.wait_ended()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

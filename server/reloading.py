@@ -1,0 +1,123 @@
+"""Applies a changed configuration to a running server.
+
+First everything that can fail: the file is read and judged, certificates are loaded, permissions
+compiled, the new log is opened. Only then is anything changed, and from there on nothing is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from config.options import LogOptions, Options
+from config.reload import ReloadError, diff
+from server.auth.directory import Directory
+from server.core.tlsstate import TlsState
+from server.net.clients import tls_settings
+from server.net.tls import TlsError
+from server.ops.openlog import LogOpenError, open_sink
+from server.ops.pidfile import write_pid_file
+
+if TYPE_CHECKING:
+    from server.app import App
+    from server.core._client import Client
+
+ACCESS_FIELDS = frozenset(
+    {
+        "accounts",
+        "auth.users",
+        "auth.user",
+        "auth.password",
+        "auth.token",
+        "auth.defined",
+        "auth.default_permissions",
+        "tls",
+    }
+)
+
+
+def reload(app: App, new: Options) -> None:
+    """Raises ReloadError, and then nothing has changed."""
+    old = app.options
+    changes = diff(old, new)
+    changed = {change.field for change in changes}
+    try:
+        settings = tls_settings(new)
+        directory = Directory(new)
+        log = open_sink(new.log, app.clock, app.program) if log_moved(old.log, new.log) else None
+    except (TlsError, LogOpenError, ValueError) as error:
+        raise ReloadError(str(error)) from error
+    app.options = new
+    if log is not None:
+        app.logger.replace(*log, debug=new.log.debug, trace=new.log.trace)
+    app.logger.debug_on, app.logger.trace_on = new.log.debug, new.log.trace
+    app.apply(directory)
+    # A certificate may have been renewed in its file: that is no change of the options.
+    app.replace_tls(settings)
+    for change in changes:
+        app.logger.notice(change.log)
+    recheck_clients(app, changed, old)
+    move_files(app, changed)
+    app.config_loaded_wall_ns = app.wall_ns()
+
+
+def log_moved(old: LogOptions, new: LogOptions) -> bool:
+    """Whether lines will look different or go elsewhere."""
+    return any(
+        getattr(old, name) != getattr(new, name)
+        for name in ("file", "syslog", "remote_syslog", "logtime", "logtime_utc")
+    )
+
+
+def recheck_clients(app: App, changed: set[str], old: Options) -> None:
+    """Closes whoever may no longer be connected and adjusts the others."""
+    clients = list(app.broker.clients.values())
+    if changed & ACCESS_FIELDS:
+        for client in clients:
+            if not is_pinned(app, client):
+                client.close("TLS Handshake Failure")
+            else:
+                app.authenticator.recheck(client)
+    if "log.trace" in changed or "log.trace_verbose" in changed:
+        for client in clients:
+            app.hooks.set_trace(client)
+    if app.options.max_connections < old.max_connections:
+        close_surplus(app)
+    forget_accounts(app, old)
+
+
+def is_pinned(app: App, client: Client) -> bool:
+    tls = app.options.tls
+    pinned = tls.pinned_certs if tls is not None else frozenset()
+    return (
+        not pinned or not isinstance(client.tls, TlsState) or client.tls.peer_key_sha256 in pinned
+    )
+
+
+def close_surplus(app: App) -> None:
+    """Random ones, so that no one application loses all of its connections."""
+    clients = list(app.broker.clients.values())
+    surplus = len(clients) - app.options.max_connections
+    for _ in range(surplus):
+        chosen = clients.pop(app.random.below(len(clients)))
+        app.logger.error("maximum connections exceeded", chosen.label)
+        chosen.close("Maximum Connections Exceeded", "maximum connections exceeded")
+    if surplus > 0:
+        app.logger.notice(f"Closed {surplus} connections to fall within max_connections")
+
+
+def forget_accounts(app: App, old: Options) -> None:
+    """Accounts that the file no longer has; their clients have been closed."""
+    kept = {account.name for account in app.options.accounts} | {app.options.system_account}
+    for gone in {account.name for account in old.accounts} - kept:
+        app.broker.accounts.pop(gone, None)
+
+
+def move_files(app: App, changed: set[str]) -> None:
+    if "pid_file" in changed and app.options.pid_file:
+        try:
+            write_pid_file(app.options.pid_file)
+        except OSError as error:
+            app.logger.error(f"Failed to write pidfile: {error}")
+    if "ports_file_dir" in changed:
+        app.remove_ports_file()
+        app.write_ports_file()

@@ -1,0 +1,75 @@
+"""Lame duck mode, seen by connected clients."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.server import ServerProcess, run
+
+# The shortest that the configuration allows.
+CONFIG = 'lame_duck_duration: "30s"\nlame_duck_grace_period: "300ms"\n'
+
+
+def refused(server: ServerProcess) -> bool:
+    try:
+        socket.create_connection((server.host, server.port), timeout=2).close()
+    except ConnectionRefusedError:
+        return True
+    return False
+
+
+@pytest.mark.feature("7-011", "7-009", "2-025")
+def test_without_clients_it_ends_at_once(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server:
+        server.signal(signal.SIGUSR2)
+        assert server.wait_exit() == 0
+        server.wait_log('Trapped "user defined signal 2" signal')
+        server.wait_log("Entering lame duck mode, stop accepting new clients")
+        server.wait_log("Server Exiting..")
+
+
+@pytest.mark.feature("7-010", "7-009", "7-012", "1-017", "2-025", "2-027")
+def test_clients_are_told_and_closed_one_by_one(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path, config=CONFIG) as server:
+        new, old = server.connect(), server.connect()
+        new.info()
+        new.connect_with(protocol=1)
+        new.expect("PONG")
+        assert new.info()["connect_info"] is True
+        old.handshake(protocol=0)
+        assert run("--signal", f"ldm={server.pid}").returncode == 0
+        info = new.info()
+        assert info["ldm"] is True
+        assert "connect_urls" not in info
+        assert refused(server)
+        # Neither a second order nor a plain end disturbs it.
+        server.signal(signal.SIGUSR2)
+        server.signal(signal.SIGTERM)
+        new.send("SUB foo 1\r\nPUB foo 0\r\n\r\n")
+        new.expect("MSG foo 1 0")
+        began = time.monotonic()
+        server.wait_log("Closing existing clients")
+        assert new.line() == "" or new.line() == ""
+        assert old.line() == ""
+        assert server.wait_exit() == 0
+        assert 0.1 <= time.monotonic() - began < 5
+        entered = [line for line in server.log() if "Entering lame duck mode" in line]
+        assert len(entered) == 1
+        new.socket.close()
+        old.socket.close()
+
+
+@pytest.mark.feature("7-010")
+def test_an_interrupt_ends_it_early(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path) as server, server.connect() as client:
+        client.handshake()
+        server.signal(signal.SIGUSR2)
+        server.wait_log("Entering lame duck mode")
+        server.signal(signal.SIGINT)
+        assert client.line() == ""
+        assert server.wait_exit() == 0
