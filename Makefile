@@ -74,5 +74,21 @@ interop: build  ## the clients of other languages and the nats command, where th
 	@$(PY) -m tests.interop.programs
 	MARTLET_INTEROP=1 $(PY) -m pytest -q tests/interop
 
+FUZZ := $(CURDIR)/build/fuzz
+SECONDS ?= 60
+CLANG_RUNTIME = $$(clang -print-runtime-dir)
+# The fuzzer's runtime goes first: the sanitizer's own has empty stand-ins for its coverage hooks.
+FUZZ_ENV = PYTHONPATH=$$(echo $(FUZZ)/lib.*):$(CURDIR) PYTHONSAFEPATH=1 PYTHONMALLOC=malloc \
+	ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 \
+	LD_PRELOAD="$(FUZZ)/libfuzzer.so $(CLANG_RUNTIME)/libclang_rt.asan-x86_64.so"
+
+fuzz: build  ## fuzz the client protocol for SECONDS=60 with clang's libFuzzer and address sanitizer
+	@command -v clang > /dev/null || { echo "make fuzz needs clang with its runtimes (Debian: apt-get install clang)"; exit 1; }
+	@mkdir -p $(FUZZ)/corpus
+	@clang -shared -o $(FUZZ)/libfuzzer.so -Wl,--whole-archive $(CLANG_RUNTIME)/libclang_rt.fuzzer_no_main-x86_64.a -Wl,--no-whole-archive -lstdc++ -lpthread -lm -ldl
+	@CC=clang LDSHARED="clang -shared" CFLAGS="-O1 -g -UNDEBUG -DMARTLET_DEBUG=1 -fsanitize=address,fuzzer-no-link -fno-omit-frame-pointer -w" \
+		$(PY) -c 'import setuptools; setuptools.setup()' -q build --build-base $(FUZZ) -j $(JOBS)
+	$(FUZZ_ENV) $(PY) -m tests.fuzz $(FUZZ)/libfuzzer.so -max_total_time=$(SECONDS) -artifact_prefix=$(FUZZ)/ -print_final_stats=1 -dict=tests/fuzz/protocol.dict $(FUZZ)/corpus tests/fuzz/corpus
+
 clean:  ## remove what the build made, but not the environment
 	rm -rf build dist *.egg-info $$(find config raft server storage -name '*.so' -o -name '*.c' -not -path './bench/*')

@@ -15,7 +15,7 @@ cdef class Broker:
     cdef object clock_source
     cdef object wall_source
     cdef uint64_t last_cid
-    cdef uint64_t random
+    cdef public uint64_t random      # the state of queue choices and jitter; a replay sets it
     cdef list stalled                # connections whose reading waits for a slow consumer
     cdef bint release_stalls         # a slow consumer caught up
 

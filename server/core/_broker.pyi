@@ -28,6 +28,8 @@ class Broker:
     accounts: dict[str, Account]
     clients: dict[int, Client]  # by cid, live ones, in the order of their arrival
 
+    random: int  # the state of queue choices and jitter, never 0; a replay sets it
+
     # limits
     max_control_line: int
     max_payload: int

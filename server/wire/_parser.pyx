@@ -321,6 +321,7 @@ cdef size_t parse(Parser* parser, const Ops* ops, void* context, const char* dat
         newline = find_line_end(begin, end, &line_size)
         if newline == NULL:
             line_size = end - begin
+            # A CR at the end may belong to the line's end; it does not count.
             if line_size and (end - 1)[0] == c'\r':
                 line_size -= 1
         if line_size > <size_t> parser.max_control_line:
