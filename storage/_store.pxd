@@ -80,6 +80,7 @@ cdef class StreamStore:
     cdef bint _over_limits(self) noexcept
     cdef int _expire_aged(self, int64_t now_ns, uint32_t limit, list markers) except -1
     cdef int _expire_due(self, int64_t now_ns, uint32_t limit, list markers) except -1
+    cdef bint _never_ends(self, const Record* record) noexcept nogil
     cdef int _note_marker(self, const Record* record, list markers) except -1
     cdef uint64_t _counted(self, uint64_t seq) except? 0
     cdef uint64_t _counted_quietly(self, uint64_t seq) noexcept

@@ -367,36 +367,42 @@ cdef class StreamStore:
     def expire(self, int64_t now_ns, uint32_t messages_max=4096):
         """Remove what is too old or at the end of its time to live: one slice of it."""
         cdef list markers = []
-        cdef int aged = 0, ended = 0
+        cdef uint32_t looked = 0
+        cdef uint64_t before = self.messages
         if self.age_max_ns:
-            aged = self._expire_aged(now_ns, messages_max, markers)
-        if self.wheel is not None and <uint32_t>aged < messages_max:
-            ended = self._expire_due(now_ns, messages_max - aged, markers)
-        return Expired(aged + ended, <uint32_t>(aged + ended) >= messages_max, tuple(markers))
+            looked = self._expire_aged(now_ns, messages_max, markers)
+        if self.wheel is not None and looked < messages_max:
+            looked += self._expire_due(now_ns, messages_max - looked, markers)
+        return Expired(before - self.messages, looked >= messages_max, tuple(markers))
 
     cdef int _expire_aged(self, int64_t now_ns, uint32_t limit, list markers) except -1:
+        """From the first on that is not exempt; how many it looked at."""
         cdef int64_t latest_ns = now_ns - self.age_max_ns
         cdef uint64_t seq = self.spans.next_live(max(self.aged_seq, self.first_seq))
-        cdef uint32_t removed = 0, looked = 0
+        cdef uint32_t looked = 0
         cdef Record record
         while seq and looked < limit:
-            looked += 1
             if self.home.read(seq, &record):
                 if record.ts_ns > latest_ns:
                     break
-                if self.spans.slot(seq) & HAS_TTL and ttl_of(record.hdr, record.hdr_len) < 0:
+                if self._never_ends(&record):
                     self.aged_seq = seq + 1
                     seq = self.spans.next_live(seq + 1)
+                    looked += 1
                     continue
                 if self.marker_ttl_ns:
                     self._note_marker(&record, markers)
             self.remove(seq, False)
-            removed += 1
             self.aged_seq = seq + 1
             seq = self.spans.next_live(seq + 1)
-        return removed
+            looked += 1
+        return looked
+
+    cdef bint _never_ends(self, const Record* record) noexcept nogil:
+        return self.spans.slot(record.seq) & HAS_TTL and ttl_of(record.hdr, record.hdr_len) < 0
 
     cdef int _expire_due(self, int64_t now_ns, uint32_t limit, list markers) except -1:
+        """What the wheel says; how many entries it took."""
         cdef uint64_t[DUE_AT_ONCE] due
         cdef uint32_t count, i, taken = 0
         cdef Record record
@@ -404,16 +410,18 @@ cdef class StreamStore:
             count = self.wheel.take_due(now_ns, due, min(limit - taken, <uint32_t>DUE_AT_ONCE))
             if count == 0:
                 break
+            taken += count
             # Lowest first, so that of several messages of a subject the last one leaves the marker.
             sort_sequences(due, count)
             for i in range(count):
                 if not self.spans.slot(due[i]) & HAS_TTL:
+                    self.wheel.stale -= min(self.wheel.stale, <uint64_t>1)
                     continue
                 if self.marker_ttl_ns and self.home.read(due[i], &record):
                     self._note_marker(&record, markers)
-                self.wheel.stale -= 1
                 self.remove(due[i], False)
-                taken += 1
+                # `remove` counted an entry as stale that is not in the wheel any more.
+                self.wheel.stale -= min(self.wheel.stale, <uint64_t>1)
         return taken
 
     cdef int _note_marker(self, const Record* record, list markers) except -1:
