@@ -7,7 +7,7 @@ import pytest
 from bench import report, rows
 from bench.compare import Outcome, Result, measure
 from bench.loads import LOADGEN, SMOKE
-from bench.programs import MARTLET, PEER, ROOT
+from bench.programs import MARTLET, PEER
 from bench.rows import ROWS, Better, Row, absolute, times
 
 MEASUREMENTS = list(dict.fromkeys(row.measurement for row in ROWS))
@@ -19,8 +19,6 @@ MEASUREMENTS = list(dict.fromkeys(row.measurement for row in ROWS))
 def test_each_row_runs(measurement, program):
     if reason := program.missing():
         pytest.skip(reason)
-    if program is MARTLET and not (ROOT / "server" / "main.py").exists():
-        pytest.skip("the server's command is not there yet")
     outcome = measure(measurement, [program], SMOKE, rounds=1)[program.name]
     assert outcome.failed is None
     for row in ROWS:
