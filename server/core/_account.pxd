@@ -17,6 +17,7 @@ cdef class Account:
     cdef public int64_t in_msgs, in_bytes, out_msgs, out_bytes
     cdef public int64_t slow_consumers
     cdef readonly int64_t connections, total_connections, subscriptions
+    cdef set callbacks               # PySubs live until they are unsubscribed
     cdef object inbox                # deliveries to callbacks, until the end of the turn
     cdef Phase inbox_phase
 

@@ -32,6 +32,7 @@ cdef class Account:
         self.max_payload = self.max_subscriptions = self.max_connections = -1
         self.issued_at = ""
         self.inbox = deque()
+        self.callbacks = set()
         self.inbox_phase = broker.turn.phase(INBOX_PHASE, self.run_inbox)
 
     def run_inbox(self):
@@ -79,7 +80,9 @@ cdef class Account:
         return taken
 
     def subscribe(self, str subject, callback, str queue=""):
-        return PySub(self, subject, callback, queue)
+        sub = PySub(self, subject, callback, queue)
+        self.callbacks.add(sub)
+        return sub
 
     def has_interest(self, str subject):
         cdef bytes name = subject.encode()
@@ -109,7 +112,8 @@ cdef class PySub(Sink):
 
     def __dealloc__(self):
         if self.sub != NULL:
-            self.drop()
+            self.account.sublist.remove(self.sub)
+            sub_free(self.sub)
 
     cdef drop(self):
         self.account.sublist.remove(self.sub)
@@ -118,6 +122,7 @@ cdef class PySub(Sink):
         self.sub.sink = NULL
         self.account.broker.turn.bury(self.sub)
         self.sub = NULL
+        self.account.callbacks.discard(self)
 
     @property
     def delivered(self):

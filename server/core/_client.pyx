@@ -208,7 +208,7 @@ cdef class Client(Connection):
         elif self.account is None:
             self.bind(broker.default_account)
         self.ping_at_ns = self.start_ns + broker.ping_interval_ns
-        self.set_care(CARE_TRACE, self._trace)
+        self.trace = self._trace
         self.set_timer()
 
     cdef ask_hook(self, hook):

@@ -364,7 +364,8 @@ cdef class Connection(Sink):
             return
         if self.doom is None and not self.blocked:
             self.write_out()
-        if self.doom is None and <int64_t> outbox_pending(&self.out) > self.early_mark:
+        if self.doom is None and <int64_t> (
+                outbox_pending(&self.out) + self.carrier.held(self)) > self.early_mark:
             self.after_put()
         if self.doom is not None:
             self.finish(self.doom, True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from server.wire._parser import Recorder
 
+from server.wire._parser import Recorder
 from tests.property.oracles.parser import parse
 
 BLANKS = st.sampled_from([b" ", b"\t", b"  ", b" \t "])
@@ -62,14 +63,16 @@ STREAMS = st.lists(
 def events_of(data: bytes, cuts: list[int], limit: int, headers: bool) -> list[tuple[object, ...]]:
     recorder = Recorder(limit, headers)
     edges = [0, *sorted(cut for cut in cuts if cut < len(data)), len(data)]
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in itertools.pairwise(edges):
         recorder.feed(data[begin:end])
     return recorder.events
 
 
 @pytest.mark.feature("1-039", "1-040", "1-041", "1-042", "1-043", "1-050")
 @settings(deadline=None)
-@given(STREAMS, st.lists(st.integers(0, 700), max_size=8), st.sampled_from([4096, 24]), st.booleans())
+@given(
+    STREAMS, st.lists(st.integers(0, 700), max_size=8), st.sampled_from([4096, 24]), st.booleans()
+)
 def test_any_cutting_gives_the_twins_events(
     data: bytes, cuts: list[int], limit: int, headers: bool
 ) -> None:
@@ -85,7 +88,9 @@ def test_a_long_stream_in_random_pieces() -> None:
     for _ in range(3000):
         size = rng.choice([0, 1, 2, 16, 128, 5000])
         subject = rng.choice([b"a", b"orders.eu", b"x" * 60, b"y" * 90])
-        pieces.append(b"PUB %b %d\r\n%b\r\n" % (subject, size, rng.randbytes(size)) * rng.randint(1, 3))
+        pieces.append(
+            b"PUB %b %d\r\n%b\r\n" % (subject, size, rng.randbytes(size)) * rng.randint(1, 3)
+        )
     data = b"".join(pieces)
     recorder = Recorder()
     at = 0
