@@ -15,7 +15,7 @@ MODE ?= release
 ASAN_ENV = LD_PRELOAD=$$(gcc -print-file-name=libasan.so) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
 .DEFAULT_GOAL := help
-.PHONY: help build debug asan coverage run test quick lint tidy ledger bench interop fuzz loadgen prof clean
+.PHONY: help docs build debug asan coverage run test quick lint tidy ledger bench interop fuzz loadgen prof clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -89,6 +89,9 @@ fuzz: build  ## fuzz the client protocol for SECONDS=60 with clang's libFuzzer a
 	@CC=clang LDSHARED="clang -shared" CFLAGS="-O1 -g -UNDEBUG -DMARTLET_DEBUG=1 -fsanitize=address,fuzzer-no-link -fno-omit-frame-pointer -w" \
 		$(PY) -c 'import setuptools; setuptools.setup()' -q build --build-base $(FUZZ) -j $(JOBS)
 	$(FUZZ_ENV) $(PY) -m tests.fuzz $(FUZZ)/libfuzzer.so -max_total_time=$(SECONDS) -artifact_prefix=$(FUZZ)/ -print_final_stats=1 -dict=tests/fuzz/protocol.dict $(FUZZ)/corpus tests/fuzz/corpus
+
+docs: build  ## write docs/configuration.md anew from the tables of options
+	$(PY) -m tests.configuration_page
 
 clean:  ## remove what the build made, but not the environment
 	rm -rf build dist *.egg-info $$(find config raft server storage -name '*.so' -o -name '*.c' -not -path './bench/*')

@@ -123,7 +123,7 @@ def _expires(node: Node, _: Report) -> int | None:
     return go_duration(node.value) or None
 
 
-_RESPONSES: Final = block(
+RESPONSES_BLOCK: Final = block(
     option(
         "max",
         "max_msgs",
@@ -147,10 +147,10 @@ def _responses(node: Node, report: Report) -> ResponsePermission | None:
         return ResponsePermission() if node.value else None
     if not isinstance(node.value, dict):
         raise InvalidError
-    return ResponsePermission(**decode_block(node.value, _RESPONSES, report))
+    return ResponsePermission(**decode_block(node.value, RESPONSES_BLOCK, report))
 
 
-_PERMISSIONS: Final = block(
+PERMISSIONS_BLOCK: Final = block(
     option("publish", "pub", "import", to="publish", by=_subject_permission(queues=False)),
     option("subscribe", "sub", "export", to="subscribe", by=_subject_permission(queues=True)),
     option(
@@ -165,7 +165,7 @@ _PERMISSIONS: Final = block(
 def _permissions(node: Node, report: Report) -> PermissionOptions:
     if not isinstance(node.value, dict):
         raise InvalidError
-    draft = decode_block(node.value, _PERMISSIONS, report)
+    draft = decode_block(node.value, PERMISSIONS_BLOCK, report)
     if draft.get("allow_responses"):
         # Who may answer requests may publish nothing else unless told so.
         publish = draft.get("publish") or SubjectPermission()
@@ -200,7 +200,7 @@ def _user_key(node: Node, report: Report) -> str:
     return key
 
 
-_USER: Final = block(
+USER_BLOCK: Final = block(
     option("user", "username", to="name", by=TEXT),
     option("password", "pass", to="password", by=SECRET, secret=True),
     option("nkey", to="nkey", by=Decoder(TEXT.expects, _user_key)),
@@ -225,7 +225,7 @@ def _users(node: Node, report: Report) -> list[UserEntry]:
             report.error(entry, f"expected a user as a map, got {entry.type_name}")
             continue
         before = len(report.problems)
-        draft = decode_block(entry.value, _USER, report)
+        draft = decode_block(entry.value, USER_BLOCK, report)
         text = "" if len(report.problems) > before else _user_problem(draft)
         if text:
             report.error(entry, text)
@@ -260,7 +260,7 @@ def _auth_timeout(node: Node, report: Report) -> int | None:
     return timeout_ns
 
 
-_AUTHORIZATION: Final = block(
+AUTHORIZATION_BLOCK: Final = block(
     option("user", "username", to="user", by=TEXT),
     option("password", "pass", to="password", by=SECRET, secret=True),
     option("token", to="token", by=SECRET, secret=True),
@@ -281,7 +281,7 @@ _AUTHORIZATION: Final = block(
 def _authorization(node: Node, report: Report) -> Draft:
     if not isinstance(node.value, dict):
         raise InvalidError
-    draft = decode_block(node.value, _AUTHORIZATION, report)
+    draft = decode_block(node.value, AUTHORIZATION_BLOCK, report)
     single = bool(draft.get("user"))
     token = bool(draft.get("token"))
     if token and (single or draft.get("password")):
@@ -304,7 +304,7 @@ AUTHORIZATION: Final = Decoder("a map", _authorization)
 # --- accounts
 
 
-_LIMITS: Final = block(
+LIMITS_BLOCK: Final = block(
     option("max_connections", "max_conn", to="max_connections", by=integer(floor=-1)),
     option("max_subscriptions", "max_subs", to="max_subscriptions", by=integer(floor=-1)),
     option("max_payload", "max_pay", to="max_payload_bytes", by=integer(floor=-1)),
@@ -315,7 +315,7 @@ _LIMITS: Final = block(
 def _limits(node: Node, report: Report) -> Draft:
     if not isinstance(node.value, dict):
         raise InvalidError
-    return decode_block(node.value, _LIMITS, report)
+    return decode_block(node.value, LIMITS_BLOCK, report)
 
 
 def _flag(node: Node, _: Report) -> bool:
@@ -333,7 +333,7 @@ def _cluster_traffic(node: Node, _: Report) -> Draft:
 
 
 _SIZE: Final = integer(expects="a size")
-_JETSTREAM: Final = block(
+JETSTREAM_BLOCK: Final = block(
     option("max_memory", "max_mem", "mem", "memory", to="max_memory_bytes", by=_SIZE),
     option("max_store", "max_file", "max_disk", "store", "disk", to="max_store_bytes", by=_SIZE),
     option("max_streams", "streams", to="max_streams", by=integer()),
@@ -365,7 +365,7 @@ _JETSTREAM: Final = block(
 def _jetstream(node: Node, report: Report) -> AccountJetStreamOptions | None:
     value = node.value
     if isinstance(value, dict):
-        return AccountJetStreamOptions(**decode_block(value, _JETSTREAM, report))
+        return AccountJetStreamOptions(**decode_block(value, JETSTREAM_BLOCK, report))
     return AccountJetStreamOptions() if enabled_word(node) else None
 
 
@@ -386,7 +386,7 @@ def _account_key(node: Node, report: Report) -> str:
     return key
 
 
-_ACCOUNT: Final = block(
+ACCOUNT_BLOCK: Final = block(
     option("nkey", to="nkey", by=Decoder(TEXT.expects, _account_key)),
     option("users", to="users", by=USERS),
     option("default_permissions", to="default_permissions", by=PERMISSIONS),
@@ -448,7 +448,7 @@ def _account_is_possible(name: str, entry: Node, report: Report) -> bool:
 def _account(
     name: str, tree: dict[str, Node], report: Report
 ) -> tuple[AccountOptions, list[UserEntry]]:
-    draft: dict[str, Any] = decode_block(tree, _ACCOUNT, report)
+    draft: dict[str, Any] = decode_block(tree, ACCOUNT_BLOCK, report)
     members: list[UserEntry] = draft.pop("users", [])
     owned = [UserEntry(_of_account(entry.user, name), entry.node) for entry in members]
     return AccountOptions(name=name, **draft), owned

@@ -156,18 +156,18 @@ _COUNT: Final = integer(0)
 _DURATION: Final = duration(minimum_ns=0)
 _SECRET: Final = Decoder(TEXT.expects, _secret)
 
-_JETSTREAM_BATCH: Final = block(
+JETSTREAM_BATCH: Final = block(
     option("max_inflight_per_stream", to="jetstream.max_batch_inflight_per_stream", by=_COUNT),
     option("max_inflight_total", to="jetstream.max_batch_inflight_total", by=_COUNT),
     option("max_msgs", to="jetstream.max_batch_messages", by=_COUNT),
     option("timeout", to="jetstream.max_batch_timeout_ns", by=_DURATION),
 )
-_JETSTREAM_LIMITS: Final = block(
+JETSTREAM_LIMITS: Final = block(
     option("max_ack_pending", to="jetstream.max_ack_pending", by=integer()),
     option("max_ha_assets", to="jetstream.max_ha_assets", by=integer()),
     option("max_request_batch", to="jetstream.max_request_batch", by=integer()),
     option("duplicate_window", to="jetstream.max_duplicate_window_ns", by=_DURATION),
-    option("batch", to="", by=_prefixed(_JETSTREAM_BATCH)),
+    option("batch", to="", by=_prefixed(JETSTREAM_BATCH)),
 )
 JETSTREAM: Final = block(
     option("enabled", "enable", to="jetstream.enabled", by=BOOLEAN),
@@ -195,7 +195,7 @@ JETSTREAM: Final = block(
         secret=True,
     ),
     option("cipher", to="jetstream.cipher", by=Decoder('"chacha" or "aes"', _cipher)),
-    option("limits", to="", by=_prefixed(_JETSTREAM_LIMITS)),
+    option("limits", to="", by=_prefixed(JETSTREAM_LIMITS)),
     option("tpm", to="", by=rooms.later("tpm", rooms.TPM)),
     option(
         "max_outstanding_catchup", to="jetstream.max_outstanding_catchup_bytes", by=_POSITIVE_SIZE
