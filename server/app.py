@@ -387,6 +387,9 @@ def apply_to_broker(options: Options, directory: Directory, broker: Broker) -> N
     broker.trace = options.log.trace
     broker.trace_headers_only = options.log.trace_headers
     broker.max_traced_msg_len = options.log.max_traced_message_bytes
+    broker.sublist_cache = not options.disable_sublist_cache
+    for account in broker.accounts.values():
+        account.sublist.cache = broker.sublist_cache
     if options.system_account:
         broker.system_account = broker.account(options.system_account)
     for wanted in options.accounts:

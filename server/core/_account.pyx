@@ -28,7 +28,7 @@ cdef class Account:
     def __init__(self, Broker broker, str name):
         self.broker = broker
         self.name = name
-        self.sublist = Sublist()
+        self.sublist = Sublist(cache=broker.sublist_cache, seed=broker.random)
         self.max_payload = self.max_subscriptions = self.max_connections = -1
         self.issued_at = ""
         self.inbox = deque()

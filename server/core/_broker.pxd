@@ -31,6 +31,7 @@ cdef class Broker:
     cdef public int64_t write_deadline_ns
     cdef public int64_t auth_timeout_ns
     cdef public bint headers
+    cdef public bint sublist_cache
     cdef public bint no_fast_producer_stall
     cdef public bint auth_required
     cdef public bint trace

@@ -11,7 +11,7 @@ class Broker:
     `apply_limits`.
 
     `clock_ns` is a monotonic clock, `wall_ns` the time of day; both are arguments for tests.
-    `seed` feeds the member choice of queue groups.
+    `seed` feeds the member choice of queue groups and keys the hashes of subjects.
     """
 
     def __init__(
@@ -43,6 +43,7 @@ class Broker:
     write_deadline_ns: int
     auth_timeout_ns: int
     headers: bool
+    sublist_cache: bool
     no_fast_producer_stall: bool
     auth_required: bool  # what new clients start with
     trace: bool  # what new clients start with

@@ -40,6 +40,7 @@ cdef class Broker:
         if seed is None:
             seed = int.from_bytes(os.urandom(8), "little")
         self.random = <uint64_t> (seed & 0xFFFFFFFFFFFFFFFF) or 1
+        self.sublist_cache = True
         self.set_default_limits()
         self.default_account = Account(self, "$G")
         self.system_account = Account(self, "$SYS")

@@ -60,7 +60,7 @@ cdef class Sublist:
     cdef Table names  # queue name -> index in `pooled` + 1, while a result is made
     cdef QueueGroup* pooled
     cdef uint32_t pooled_max
-    cdef MatchCache cache
+    cdef MatchCache remembered
     cdef uint64_t subscriptions, inserts, removes, matches, cache_hits
 
     # 0: inserted; 1: the subject is not valid, nothing was done.

@@ -75,7 +75,7 @@ cdef int out_of_memory() except -1 nogil:
 cdef class Sublist:
     def __cinit__(self, *, bint cache=True, uint64_t seed=0):
         self.seed = hash_seed(seed)
-        self.cache.disabled = not cache
+        self.remembered.disabled = not cache
         self.root = <Node*> calloc(1, sizeof(Node))
         if self.root == NULL:
             raise MemoryError
@@ -94,7 +94,7 @@ cdef class Sublist:
         table_free(&self.literals)
         table_free(&self.edges)
         table_free(&self.names)
-        cache_free(&self.cache)
+        cache_free(&self.remembered)
         free(self.frames)
         free(self.hits)
         free(self.pooled)
@@ -157,7 +157,7 @@ cdef class Sublist:
 
     cdef MatchResult* match(self, const char* subject, size_t length) except NULL nogil:
         cdef uint64_t h = hash_bytes(subject, length, self.seed)
-        cdef MatchResult* result = cache_find(&self.cache, subject, length, h)
+        cdef MatchResult* result = cache_find(&self.remembered, subject, length, h)
         self.matches += 1
         if result == NULL:
             return self.fill(subject, length, h)
@@ -221,17 +221,17 @@ cdef class Sublist:
         self.hit_count = 0
         if whole:
             self.find(subject, length, h)
-        result = cache_take(&self.cache)
+        result = cache_take(&self.remembered)
         if result == NULL:
             out_of_memory()
         result.hash = h
         if self.build(result, subject, length) < 0:
-            cache_retire(&self.cache, result)
+            cache_retire(&self.remembered, result)
             out_of_memory()
         if whole:
-            cache_add(&self.cache, result, self.bucket(subject, length))
+            cache_add(&self.remembered, result, self.bucket(subject, length))
         else:
-            cache_retire(&self.cache, result)
+            cache_retire(&self.remembered, result)
         return result
 
     # Leaves in `hits` every set whose subject matches.
@@ -551,19 +551,19 @@ cdef class Sublist:
     cdef void forget(self, Sub* sub) noexcept nogil:
         cdef MatchResult* result
         if sub.inserted == SUBJECT_LITERAL:
-            result = cache_find(&self.cache, sub.subject, sub.subject_len, sub.hash)
+            result = cache_find(&self.remembered, sub.subject, sub.subject_len, sub.hash)
             if result != NULL:
-                cache_forget(&self.cache, result)
+                cache_forget(&self.remembered, result)
         elif token_end(sub.subject, sub.subject_len, 0) == 1 and (
             sub.subject[0] == c"*" or sub.subject[0] == c">"
         ):
-            cache_forget_all(&self.cache)
+            cache_forget_all(&self.remembered)
         else:
-            cache_forget_bucket(&self.cache, self.bucket(sub.subject, sub.subject_len))
+            cache_forget_bucket(&self.remembered, self.bucket(sub.subject, sub.subject_len))
 
     cdef inline void reclaim(self) noexcept nogil:
-        if self.cache.retired != NULL and self.pins == 0:
-            cache_reclaim(&self.cache)
+        if self.remembered.retired != NULL and self.pins == 0:
+            cache_reclaim(&self.remembered)
 
     # --- looking at all of them
 
@@ -635,7 +635,7 @@ cdef class Sublist:
         cdef size_t bucket
         cdef MatchResult* result
         for bucket in range(CACHE_BUCKETS):
-            result = self.cache.buckets[bucket]
+            result = self.remembered.buckets[bucket]
             while result != NULL:
                 fanout = result.plain_count + result.group_count
                 total += fanout
@@ -643,7 +643,7 @@ cdef class Sublist:
                 result = result.next
         return {
             "num_subscriptions": self.subscriptions,
-            "num_cache": self.cache.entries.count,
+            "num_cache": self.remembered.entries.count,
             "num_inserts": self.inserts,
             "num_removes": self.removes,
             "num_matches": self.matches,
@@ -652,13 +652,23 @@ cdef class Sublist:
             "total_fanout": total,
         }
 
+    @property
+    def cache(self):
+        return not self.remembered.disabled
+
+    @cache.setter
+    def cache(self, bint enabled):
+        self.remembered.disabled = not enabled
+        if not enabled:
+            cache_forget_all(&self.remembered)
+
     def sizes(self):
         return {
             "literals": self.literals.count,
             "nodes": self.edges.count,
-            "cached": self.cache.entries.count,
-            "cached_members": self.cache.weight,
-            "results": self.cache.made,
+            "cached": self.remembered.entries.count,
+            "cached_members": self.remembered.weight,
+            "results": self.remembered.made,
         }
 
 

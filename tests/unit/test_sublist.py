@@ -238,6 +238,18 @@ def test_without_a_cache_nothing_is_kept() -> None:
     assert trie.stats()["num_matches"] == 1001
 
 
+def test_the_cache_may_be_turned_off_while_results_are_kept() -> None:
+    trie, _held = filled("a.b", "a.*")
+    kept = trie.keep(b"a.b")
+    trie.cache = False
+    assert not kept.valid()
+    assert not trie.keep(b"a.b").valid()
+    assert trie.sizes()["cached"] == 0
+    trie.cache = True
+    assert trie.keep(b"a.b").valid()
+    assert trie.cache
+
+
 def test_the_figures_of_subsz() -> None:
     trie, held = filled("a", "a", "b", ">")
     trie.add(b"a", b"q").remove()
