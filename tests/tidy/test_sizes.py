@@ -19,7 +19,7 @@ LONG_FILES = {
 }
 LONG_FUNCTIONS = {
     "server/core/_client.pyx:deliver": 72,
-    "server/wire/_parser.pyx:parse": 120,
+    "server/wire/_parser.pyx:parse": 125,
 }
 # Take a name out as soon as its .pyi exists.
 WITHOUT_TYPES = {"storage/_expiry.pyx", "storage/_index.pyx", "storage/_spans.pyx"}
