@@ -22,6 +22,8 @@ cdef class ExpiryWheel:
     cdef int64_t swept_second       # slots before it have nothing due
     cdef int64_t next_ns            # not above the earliest entry
 
+    cdef inline int slot_count(self) noexcept:
+        return 1024
     cdef int add(self, uint64_t seq, int64_t at_ns) except -1
     cdef uint32_t take_due(self, int64_t now_ns, uint64_t* seqs, uint32_t limit) noexcept
     cdef int64_t next_due(self) noexcept

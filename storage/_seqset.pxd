@@ -1,5 +1,5 @@
 # cython: language_level=3
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 
 cdef enum:
@@ -33,3 +33,8 @@ cdef class SequenceSet:
     cdef void _delete(self, size_t leaf, uint32_t at) noexcept nogil
     cdef int _new_leaf(self, size_t at) except -1
     cdef void _drop_leaf(self, size_t at) noexcept nogil
+
+
+# LEB128 numbers, for whoever encodes beside a set. `get_number` gives NULL for what is no number.
+cdef uint8_t* put_number(uint8_t* at, uint64_t number) noexcept nogil
+cdef const uint8_t* get_number(const uint8_t* at, const uint8_t* end, uint64_t* number) noexcept nogil

@@ -9,7 +9,7 @@ Sequences run from 0 to 2**64 - 2.
 Encoding: the byte 1, the number of ranges, then for each range its distance from the end of the
 one before and its length less one; all numbers are LEB128. Whoever stores it adds a checksum.
 """
-from libc.stdint cimport UINT64_MAX, uint8_t
+from libc.stdint cimport UINT64_MAX
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcpy, memmove
 

@@ -9,7 +9,7 @@ record; nothing is recomputed over all messages. Times come in as arguments. Wor
 Order of a removal: the home forgets the record, then the subject's entry, the span and the counts.
 Removing the first message only tells the home where the stream now begins.
 """
-from libc.stdint cimport INT64_MAX
+from libc.stdint cimport INT64_MAX, uint8_t
 from libc.string cimport memcmp, memset
 
 from storage._headers cimport is_marker, is_rollup, ttl_of
@@ -23,6 +23,7 @@ from storage._index cimport (
     SUBJECT_LEN_MAX,
     Subject,
 )
+from storage._snapshot cimport decode_store, encode_store
 from storage._spans cimport HAS_TTL, SPAN_BITS, SPAN_SLOTS, Span
 
 from storage._seqset import SequenceSet
@@ -816,6 +817,19 @@ cdef class StreamStore:
         for number in self._matched(self.filter_of(filters), offset, limit):
             out[self._text(number)] = self.subjects.subjects[number].count
         return out
+
+    def snapshot(self):
+        """The indexes as bytes for `restore`; whoever stores them adds a checksum."""
+        return encode_store(self)
+
+    def restore(self, const uint8_t[::1] data not None):
+        """Take the indexes from a snapshot of a store over the same home; ValueError: unfit."""
+        self._reset(0)
+        try:
+            decode_store(self, &data[0] if data.shape[0] else NULL, data.shape[0])
+        except ValueError:
+            self._reset(0)
+            raise
 
     def _text(self, uint32_t number):
         cdef char* text = self.subjects.text_of(number)

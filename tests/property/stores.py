@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from storage._store import StreamStore
 from storage.memstore import open_memory_store
-from storage.ports import StoreLimits, StreamStore
+from storage.ports import StoreLimits
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from random import Random
 
 import pytest
 
-from storage.ports import Discard, StoreError, StoreLimits, StreamStore
+from storage._store import StreamStore
+from storage.ports import Discard, StoreError, StoreLimits
 from tests.property.oracles.store import StoreTwin
 from tests.property.stores import KINDS, StoreKind
 
@@ -62,8 +63,8 @@ class Pair:
 
     def step(self) -> None:
         name = self.random.choices(
-            ["store", "skip", "delete", "purge", "compact", "truncate", "expire", "limits"],
-            [60, 2, 15, 3, 2, 1, 10, 1],
+            ["store", "skip", "delete", "purge", "compact", "truncate", "expire", "limits", "snapshot"],
+            [60, 2, 15, 3, 2, 1, 10, 1, 3],
         )[0]
         getattr(self, f"step_{name}")()
 
@@ -120,6 +121,13 @@ class Pair:
         while not self.ours.enforce(5):
             pass
         self.twin.enforce()
+
+    def step_snapshot(self) -> None:
+        """A store over the same home that starts from the snapshot must go on as if nothing was."""
+        restored = StreamStore(self.ours.home, self.twin.limits)
+        restored.restore(self.ours.snapshot())
+        assert restored.state() == self.ours.state()
+        self.ours = restored
 
     def compare(self) -> None:
         ours, twin = self.ours, self.twin
