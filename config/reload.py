@@ -72,8 +72,8 @@ RELOADABLE: Final[dict[str, Callable[[Any], str]]] = {
     "auth.user": _named("authorization username"),
     "auth.password": _named("authorization password"),
     "auth.token": _named("authorization token"),
-    "auth.defined": _named("authorization"),
-    "auth.default_permissions": _named("authorization default permissions"),
+    "auth.defined": _named("authorization users"),
+    "auth.default_permissions": _named("authorization users"),
     "ping_interval_ns": _set("ping_interval", format_duration),
     "max_pings_out": _set("ping_max"),
     "auth.timeout_ns": _set("authorization timeout", _seconds),
@@ -119,6 +119,8 @@ _FIELD_NAMES: Final = {
     "jetstream.sync_interval_ns": "SyncInterval",
     "jetstream.default_domains": "JsAccDefaultDomain",
 }
+# Values that the reference knows as unset and shows as nothing.
+_UNSET: Final = {"system_account": "$SYS", "http.base_path": "/", "write_timeout": "default"}
 _UNITS: Final = ("_ns", "_bytes")
 # Where a value came from is not an option.
 _IGNORED: Final = ("config_file", "config_digest")
@@ -179,6 +181,8 @@ def field_name(name: str) -> str:
 def _shown(name: str, value: Any) -> str:
     if isinstance(value, Secret):
         return str(value)
+    if value == _UNSET.get(name):
+        return ""
     return format_duration(value) if name.endswith("_ns") else _go(value)
 
 
