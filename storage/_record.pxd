@@ -31,3 +31,10 @@ cdef class RecordHome:
     cdef uint64_t seek_time(self, int64_t ts_ns) except? 0
     cdef uint64_t counted_size(self, const Record* record) noexcept nogil
     cdef object pin(self, const Record* view)
+
+
+# What a store's logic keeps about its records; the home calls it while it replays the log.
+cdef class RecordIndexer:
+    cdef int index(self, const Record* record) except -1
+    cdef int unindex(self, const Record* record) except -1
+    cdef int reset(self) except -1

@@ -1,2 +1,4 @@
 class RecordHome:
     last_seq: int
+
+class RecordIndexer: ...

@@ -52,3 +52,19 @@ cdef class RecordHome:
     cdef object pin(self, const Record* view):
         """An object that owns the memory of `view`: the bytes stay mapped while it is referenced."""
         raise NotImplementedError
+
+
+cdef class RecordIndexer:
+    """Abstract: the logic's side of a recovery. None of these calls the home."""
+
+    cdef int index(self, const Record* record) except -1:
+        """This message, or skip, exists; sequences come in ascending order."""
+        raise NotImplementedError
+
+    cdef int unindex(self, const Record* record) except -1:
+        """This message does not exist any more; it was told to `index` before."""
+        raise NotImplementedError
+
+    cdef int reset(self) except -1:
+        """Forget everything; `index` of all there is follows."""
+        raise NotImplementedError

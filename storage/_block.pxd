@@ -1,0 +1,136 @@
+# cython: language_level=3
+from cpython.ref cimport PyObject
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from storage._disk cimport Job
+from storage._fs cimport FileCalls
+
+cdef enum:
+    BLOCK_HEAD = 64
+    TRAILER_SIZE = 128
+    BLOCK_ROW_SIZE = 112
+    BLOCK_SEALED = 1
+    BLOCK_FRAMED = 2
+    BLOCK_SPARSE = 4
+    BLOCK_HAS_DEAD = 8
+    BLOCK_CUT = 16          # the row, not the footer, tells where it ends
+    BLOCK_UNREADABLE = 32   # the file is missing or not ours; reported once
+    BLOCK_GONE = 128        # in memory only: removed, its jobs may still be under way
+    BLOCK_CHECKED = 64      # in memory only: the footer was read and holds
+
+
+# The file behind a block that is written to. Only the block thread touches fd and the list.
+cdef struct OpenFiles:
+    BlockFile* newest
+    BlockFile* oldest
+    int count
+    int count_max
+
+
+cdef struct BlockFile:
+    int fd
+    bint made
+    uint32_t capacity
+    char* path
+    char* directory
+    char head[64]
+    BlockFile* newer
+    BlockFile* older
+    OpenFiles* list
+
+
+cdef struct Block:
+    uint64_t number
+    uint64_t first_seq
+    uint64_t last_seq
+    int64_t min_ts
+    int64_t max_ts
+    uint64_t counted
+    uint64_t last_checksum
+    uint64_t prior_checksum
+    uint32_t data_end
+    uint32_t capacity
+    uint32_t slots
+    uint32_t slot_room
+    uint32_t messages
+    uint32_t dead
+    uint32_t skips
+    uint32_t generation
+    uint32_t flags
+    uint32_t written        # bytes of the file that hold what they should, as far as reading goes
+    uint32_t* offsets       # owned when index_owned, else in the map
+    uint32_t* deltas        # NULL: dense
+    bint index_owned
+    uint8_t* dead_bits      # bit i: slot i is deleted
+    uint32_t dead_room      # bytes of dead_bits
+    BlockFile* file
+    PyObject* map           # FileMap or bytes
+    const char* data
+    size_t data_size
+    uint64_t used_at
+
+
+cdef struct Extent:
+    BlockFile* file
+    Block* block
+    uint32_t at
+    uint32_t size
+    const char* data
+    uint64_t ticket
+
+
+cdef enum:
+    JOB_APPLY = 1
+    JOB_SEAL = 2
+    JOB_REMOVE = 3
+    JOB_CHECKPOINT = 4
+    JOB_ERASE = 5
+
+
+# Work of the block thread. `owner` is a BlockHome or NULL, and referenced.
+cdef struct BlockJob:
+    Job job
+    int kind
+    PyObject* owner
+    PyObject* keep          # what must stay alive until the job is done
+    Block* block
+    BlockFile* file
+    uint64_t ticket
+    uint64_t index
+    uint64_t segment
+    Extent* extents
+    size_t count
+    uint64_t salt
+    uint64_t group
+    char* path
+    char* directory
+    const char* data
+    size_t size
+    uint64_t at
+    Block seal              # a copy of the block's fields and index pointers as of sealing
+
+
+cdef BlockFile* new_block_file(str path, str directory, OpenFiles* files, Block* block,
+                               uint64_t group, uint64_t salt, uint64_t prior_checksum) except NULL
+cdef void free_block_file(BlockFile* file) noexcept
+cdef int run_apply(Job* job, const FileCalls* calls) noexcept nogil
+cdef int run_seal(Job* job, const FileCalls* calls) noexcept nogil
+cdef int run_end(Job* job, const FileCalls* calls) noexcept nogil
+cdef int run_remove(Job* job, const FileCalls* calls) noexcept nogil
+cdef int run_checkpoint(Job* job, const FileCalls* calls) noexcept nogil
+cdef int run_erase(Job* job, const FileCalls* calls) noexcept nogil
+cdef int write_through(BlockFile* file, const FileCalls* calls, const char* data, size_t size, uint64_t at) noexcept nogil
+cdef void close_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil
+
+cdef int add_slot(Block* block, uint64_t seq, uint32_t offset) except -1
+cdef int64_t find_slot(const Block* block, uint64_t seq) noexcept nogil
+cdef int64_t slot_at_or_after(const Block* block, uint64_t seq) noexcept nogil
+cdef void store_row(char* out, const Block* block) noexcept nogil
+cdef void load_row(const char* at, Block* out) noexcept nogil
+cdef void store_trailer(char* out, const Block* block, uint64_t group, uint32_t index_start,
+                        uint32_t summary_start, uint32_t summary_size, bint complete,
+                        uint64_t body_checksum, uint32_t frames, uint64_t salt) noexcept nogil
+cdef int load_trailer(const char* data, size_t size, uint64_t group, uint64_t salt, Block* out,
+                      uint32_t* index_start) noexcept nogil
+cdef bint check_head(const char* data, size_t size, uint64_t group, uint64_t number) noexcept nogil
+cdef void free_block(Block* block) noexcept

@@ -1,0 +1,550 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""One message block: its index, header, footer, and the jobs that change its file (FORMAT.md, 3).
+
+Contract: the owner's thread changes `Block`; the block thread runs the `run_*` jobs, which see only
+copies and memory that the owner keeps until the job is reaped. Jobs run in the order queued, so
+a seal finds every byte of the block written.
+"""
+import os
+
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcmp, memcpy, memset, strdup, strlen
+from cpython.ref cimport Py_XDECREF
+
+from storage._codec cimport (
+    KIND_MESSAGE, RECORD_HEAD, load16, load32, load64, store16, store32, store64, xxh64)
+
+cdef extern from "fcntl.h" nogil:
+    int O_RDWR, O_CREAT
+cdef extern from "sys/types.h" nogil:
+    ctypedef long off_t
+cdef extern from "sys/mman.h" nogil:
+    void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offset)
+    int munmap(void* at, size_t size)
+    int PROT_READ, MAP_SHARED
+    void* MAP_FAILED
+
+cdef enum:
+    SUMMARY_SUBJECTS_MAX = 1024     # above it a block's footer has no subject summary
+    SUMMARY_ENTRY = 22
+
+
+# -- the index -------------------------------------------------------------------------------------
+
+cdef int make_sparse(Block* block) except -1:
+    """Turn a dense index into pairs of (distance, offset), leaving out the holes."""
+    cdef uint32_t slot, kept = 0
+    cdef uint32_t* deltas = <uint32_t*>malloc((block.slot_room or 16) * 4)
+    if deltas == NULL:
+        raise MemoryError
+    for slot in range(block.slots):
+        if block.offsets[slot]:
+            block.offsets[kept] = block.offsets[slot]
+            deltas[kept] = slot
+            kept += 1
+    block.deltas = deltas
+    block.slots = kept
+    block.flags |= BLOCK_SPARSE
+    return 0
+
+
+cdef int grow_index(Block* block, uint32_t slots) except -1:
+    cdef uint32_t room = block.slot_room or 16
+    cdef uint32_t* grown
+    if slots <= block.slot_room:
+        return 0
+    while room < slots:
+        room *= 2
+    grown = <uint32_t*>realloc(block.offsets, <size_t>room * 4)
+    if grown == NULL:
+        raise MemoryError
+    block.offsets = grown
+    if block.deltas != NULL:
+        grown = <uint32_t*>realloc(block.deltas, <size_t>room * 4)
+        if grown == NULL:
+            raise MemoryError
+        block.deltas = grown
+    block.slot_room = room
+    return 0
+
+
+cdef int add_slot(Block* block, uint64_t seq, uint32_t offset) except -1:
+    """Index the record at `offset`. -2: it does not fit this block's index, seal the block first."""
+    cdef uint64_t distance = seq - block.first_seq
+    cdef uint32_t slot
+    block.index_owned = True
+    if distance > 0xFFFFFFFF:
+        return -2
+    if block.deltas == NULL and distance > <uint64_t>block.slots * 2 + 1024:
+        if block.dead_bits != NULL:
+            return -2
+        make_sparse(block)
+    if block.deltas != NULL:
+        grow_index(block, block.slots + 1)
+        block.deltas[block.slots] = <uint32_t>distance
+        block.offsets[block.slots] = offset
+        block.slots += 1
+        return 0
+    grow_index(block, <uint32_t>distance + 1)
+    for slot in range(block.slots, <uint32_t>distance):
+        block.offsets[slot] = 0
+    block.offsets[distance] = offset
+    block.slots = <uint32_t>distance + 1
+    return 0
+
+
+cdef int64_t slot_at_or_after(const Block* block, uint64_t seq) noexcept nogil:
+    """The first slot whose sequence is at or above `seq`; `slots` when there is none."""
+    cdef uint64_t distance
+    cdef uint32_t low = 0
+    cdef uint32_t high = block.slots
+    cdef uint32_t middle
+    if seq <= block.first_seq:
+        return 0
+    distance = seq - block.first_seq
+    if block.deltas == NULL:
+        return <int64_t>(distance if distance < block.slots else block.slots)
+    while low < high:
+        middle = (low + high) >> 1
+        if block.deltas[middle] < distance:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+cdef int64_t find_slot(const Block* block, uint64_t seq) noexcept nogil:
+    """The slot of `seq`, or -1. A slot may be a skip's."""
+    cdef int64_t slot
+    if seq < block.first_seq:
+        return -1
+    slot = slot_at_or_after(block, seq)
+    if slot >= block.slots or block.offsets[slot] == 0:
+        return -1
+    if block.deltas != NULL and block.deltas[slot] != seq - block.first_seq:
+        return -1
+    return slot
+
+
+# -- rows, header, trailer -------------------------------------------------------------------------
+
+cdef void store_row(char* out, const Block* block) noexcept nogil:
+    memset(out, 0, BLOCK_ROW_SIZE)
+    store64(out, block.number)
+    store64(out + 8, block.first_seq)
+    store64(out + 16, block.last_seq)
+    store64(out + 24, <uint64_t>block.min_ts)
+    store64(out + 32, <uint64_t>block.max_ts)
+    store32(out + 40, block.data_end)
+    store32(out + 44, block.capacity)
+    store32(out + 48, block.slots)
+    store32(out + 52, block.messages)
+    store32(out + 56, block.dead)
+    store32(out + 60, block.generation)
+    store32(out + 64, block.flags & ~<uint32_t>(BLOCK_HAS_DEAD | BLOCK_CHECKED) | (
+        BLOCK_HAS_DEAD if block.dead_bits != NULL and block.dead else 0))
+    store32(out + 68, block.skips)
+    store64(out + 72, block.counted)
+    store64(out + 80, block.last_checksum)
+    store64(out + 88, block.prior_checksum)
+
+
+cdef void load_row(const char* at, Block* out) noexcept nogil:
+    memset(out, 0, sizeof(Block))
+    out.number = load64(at)
+    out.first_seq = load64(at + 8)
+    out.last_seq = load64(at + 16)
+    out.min_ts = <int64_t>load64(at + 24)
+    out.max_ts = <int64_t>load64(at + 32)
+    out.data_end = load32(at + 40)
+    out.capacity = load32(at + 44)
+    out.slots = load32(at + 48)
+    out.messages = load32(at + 52)
+    out.dead = load32(at + 56)
+    out.generation = load32(at + 60)
+    out.flags = load32(at + 64)
+    out.skips = load32(at + 68)
+    out.counted = load64(at + 72)
+    out.last_checksum = load64(at + 80)
+    out.prior_checksum = load64(at + 88)
+    out.written = out.data_end
+
+
+cdef void store_trailer(char* out, const Block* block, uint64_t group, uint32_t index_start,
+                        uint32_t summary_start, uint32_t summary_size, bint complete,
+                        uint64_t body_checksum, uint32_t frames, uint64_t salt) noexcept nogil:
+    memset(out, 0, TRAILER_SIZE)
+    memcpy(out, b"MARTFTR1", 8)
+    store32(out + 8, (1 if block.flags & BLOCK_SPARSE else 0) | (2 if complete else 0))
+    store32(out + 12, block.slots)
+    store32(out + 16, block.messages)
+    store32(out + 20, block.skips)
+    store64(out + 24, block.first_seq)
+    store64(out + 32, block.last_seq)
+    store64(out + 40, <uint64_t>block.min_ts)
+    store64(out + 48, <uint64_t>block.max_ts)
+    store32(out + 56, block.data_end)
+    store32(out + 60, index_start)
+    store32(out + 64, summary_start)
+    store32(out + 68, summary_size)
+    store64(out + 72, block.last_checksum)
+    store64(out + 80, block.counted)
+    store64(out + 88, group)
+    store64(out + 96, block.number)
+    store32(out + 104, block.generation)
+    store32(out + 108, frames)
+    store64(out + 112, body_checksum)
+    store64(out + 120, xxh64(out, 120, salt))
+
+
+cdef int load_trailer(const char* data, size_t size, uint64_t group, uint64_t salt, Block* out,
+                      uint32_t* index_start) noexcept nogil:
+    """Read the footer of a sealed file into `out` (index not included). 0: none that holds."""
+    cdef const char* at
+    cdef uint64_t index_size
+    if size < BLOCK_HEAD + TRAILER_SIZE:
+        return 0
+    at = data + size - TRAILER_SIZE
+    if memcmp(at, b"MARTFTR1", 8) != 0 or xxh64(at, 120, salt) != load64(at + 120):
+        return 0
+    if load64(at + 88) != group:
+        return 0
+    index_start[0] = load32(at + 60)
+    index_size = <uint64_t>load32(at + 12) * (8 if load32(at + 8) & 1 else 4)
+    if index_start[0] < BLOCK_HEAD or index_start[0] + index_size > size - TRAILER_SIZE:
+        return 0
+    if xxh64(data + index_start[0], size - TRAILER_SIZE - index_start[0], salt) != load64(at + 112):
+        return 0
+    out.flags = BLOCK_SEALED | (BLOCK_SPARSE if load32(at + 8) & 1 else 0) | (
+        BLOCK_FRAMED if load32(at + 108) else 0)
+    out.slots = load32(at + 12)
+    out.messages = load32(at + 16)
+    out.skips = load32(at + 20)
+    out.first_seq = load64(at + 24)
+    out.last_seq = load64(at + 32)
+    out.min_ts = <int64_t>load64(at + 40)
+    out.max_ts = <int64_t>load64(at + 48)
+    out.data_end = load32(at + 56)
+    out.last_checksum = load64(at + 72)
+    out.counted = load64(at + 80)
+    out.number = load64(at + 96)
+    out.generation = load32(at + 104)
+    return 1
+
+
+cdef bint check_head(const char* data, size_t size, uint64_t group, uint64_t number) noexcept nogil:
+    """Is this the header of that block?"""
+    return (size >= BLOCK_HEAD and memcmp(data, b"MARTBLK1", 8) == 0 and load16(data + 8) == 1
+            and load64(data + 16) == group and load64(data + 24) == number
+            and xxh64(data, 56, 0) == load64(data + 56))
+
+
+cdef void free_block(Block* block) noexcept:
+    if block.index_owned:
+        free(block.offsets)
+        free(block.deltas)
+    free(block.dead_bits)
+    Py_XDECREF(block.map)
+    free(block)
+
+
+# -- the file, seen from the block thread ----------------------------------------------------------
+
+cdef BlockFile* new_block_file(str path, str directory, OpenFiles* files, Block* block,
+                               uint64_t group, uint64_t salt, uint64_t prior_checksum) except NULL:
+    cdef BlockFile* file = <BlockFile*>calloc(1, sizeof(BlockFile))
+    cdef char* head
+    if file == NULL:
+        raise MemoryError
+    file.fd = -1
+    file.capacity = block.capacity
+    file.path = strdup(os.fsencode(path))
+    file.directory = strdup(os.fsencode(directory))
+    file.list = files
+    head = file.head
+    memcpy(head, b"MARTBLK1", 8)
+    store16(head + 8, 1)
+    store32(head + 12, block.generation)
+    store64(head + 16, group)
+    store64(head + 24, block.number)
+    store64(head + 32, block.first_seq)
+    store64(head + 40, prior_checksum)
+    store64(head + 48, salt)
+    store64(head + 56, xxh64(head, 56, 0))
+    return file
+
+
+cdef void free_block_file(BlockFile* file) noexcept:
+    if file != NULL:
+        free(file.path)
+        free(file.directory)
+        free(file)
+
+
+cdef void unlink_from_list(BlockFile* file) noexcept nogil:
+    cdef OpenFiles* files = file.list
+    if file.newer != NULL:
+        file.newer.older = file.older
+    else:
+        files.newest = file.older
+    if file.older != NULL:
+        file.older.newer = file.newer
+    else:
+        files.oldest = file.newer
+    file.newer = file.older = NULL
+    files.count -= 1
+
+
+cdef void close_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil:
+    if file.fd >= 0:
+        unlink_from_list(file)
+        calls.close(calls.context, file.fd)
+        file.fd = -1
+
+
+cdef int need_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil:
+    """Open the file, making it with all its room on the disk at the first time."""
+    cdef OpenFiles* files = file.list
+    cdef int result = 0
+    if file.fd < 0:
+        if files.count >= files.count_max:
+            close_block_file(files.oldest, calls)
+        file.fd = calls.open(calls.context, file.path, O_RDWR | O_CREAT)
+        if file.fd < 0:
+            return file.fd
+        file.older = files.newest
+        if files.newest != NULL:
+            files.newest.newer = file
+        else:
+            files.oldest = file
+        files.newest = file
+        files.count += 1
+    if not file.made:
+        result = calls.allocate(calls.context, file.fd, file.capacity)
+        if result == 0:
+            result = calls.write(calls.context, file.fd, file.head, BLOCK_HEAD, 0)
+        file.made = result == 0
+    return result
+
+
+cdef int write_through(BlockFile* file, const FileCalls* calls, const char* data, size_t size,
+                       uint64_t at) noexcept nogil:
+    cdef int result = need_block_file(file, calls)
+    if result < 0:
+        return result
+    return calls.write(calls.context, file.fd, data, size, at)
+
+
+cdef int run_apply(Job* job, const FileCalls* calls) noexcept nogil:
+    """Write a batch's records to their blocks."""
+    cdef BlockJob* work = <BlockJob*>job
+    cdef size_t index
+    cdef int result = 0
+    cdef Extent* extent
+    for index in range(work.count):
+        extent = &work.extents[index]
+        result = write_through(extent.file, calls, extent.data, extent.size, extent.at)
+        if result < 0:
+            return result
+    return 0
+
+
+cdef int run_erase(Job* job, const FileCalls* calls) noexcept nogil:
+    """Overwrite a record in place and wait until that is on the disk."""
+    cdef BlockJob* work = <BlockJob*>job
+    cdef int fd = calls.open(calls.context, work.path, O_RDWR)
+    cdef int result
+    if fd < 0:
+        return fd
+    result = calls.write(calls.context, fd, work.data, work.size, work.at)
+    if result == 0:
+        result = calls.sync(calls.context, fd)
+    calls.close(calls.context, fd)
+    return result
+
+
+cdef int run_remove(Job* job, const FileCalls* calls) noexcept nogil:
+    """Close and remove a block's file; one that was never made is fine."""
+    cdef BlockJob* work = <BlockJob*>job
+    cdef int result
+    if work.file != NULL:
+        close_block_file(work.file, calls)
+    result = calls.unlink(calls.context, work.path)
+    return 0 if result == -2 else result       # ENOENT
+
+
+cdef int replace_file(const FileCalls* calls, const char* directory, const char* name, const char* data,
+                      size_t size) noexcept nogil:
+    """Write `directory/name` as a whole: to .new, synced, renamed."""
+    cdef size_t room = strlen(directory) + strlen(name) + 6
+    cdef char* path = <char*>malloc(room)
+    cdef char* fresh = <char*>malloc(room)
+    cdef int result = -12                       # ENOMEM
+    if path != NULL and fresh != NULL:
+        memcpy(path, directory, strlen(directory))
+        path[strlen(directory)] = b"/"
+        memcpy(path + strlen(directory) + 1, name, strlen(name) + 1)
+        memcpy(fresh, path, strlen(path))
+        memcpy(fresh + strlen(path), b".new", 5)
+        result = write_fresh(calls, fresh, data, size)
+        if result == 0:
+            result = calls.rename(calls.context, fresh, path)
+    free(path)
+    free(fresh)
+    return result
+
+
+cdef int write_fresh(const FileCalls* calls, const char* path, const char* data, size_t size) noexcept nogil:
+    cdef int fd = calls.open(calls.context, path, O_RDWR | O_CREAT)
+    cdef int result
+    if fd < 0:
+        return fd
+    result = calls.truncate(calls.context, fd, 0)
+    if result == 0:
+        result = calls.write(calls.context, fd, data, size, 0)
+    if result == 0:
+        result = calls.sync(calls.context, fd)
+    calls.close(calls.context, fd)
+    return result
+
+
+cdef int run_checkpoint(Job* job, const FileCalls* calls) noexcept nogil:
+    """Sync the active block, then replace both copies of the state."""
+    cdef BlockJob* work = <BlockJob*>job
+    cdef int result = 0
+    if work.file != NULL:
+        result = need_block_file(work.file, calls)
+        if result == 0:
+            result = calls.sync(calls.context, work.file.fd)
+    if result == 0:
+        result = calls.sync_directory(calls.context, work.directory)
+    if result == 0:
+        result = replace_file(calls, work.directory, b"state.a", work.data, work.size)
+    if result == 0:
+        result = replace_file(calls, work.directory, b"state.b", work.data, work.size)
+    if result == 0:
+        result = calls.sync_directory(calls.context, work.directory)
+    return result
+
+
+# -- sealing ---------------------------------------------------------------------------------------
+
+cdef struct SubjectEntry:
+    const char* subject
+    uint64_t hash
+    uint64_t lowest
+    uint64_t highest
+    uint32_t messages
+    uint16_t size
+
+
+cdef SubjectEntry* find_subject(SubjectEntry* table, const char* subject, uint16_t size) noexcept nogil:
+    """The entry of `subject` in an open table of twice SUBJECTS_MAX places, or the place for it."""
+    cdef uint64_t hash = xxh64(subject, size, 0)
+    cdef uint32_t mask = SUMMARY_SUBJECTS_MAX * 2 - 1
+    cdef uint32_t at = <uint32_t>hash & mask
+    while table[at].messages:
+        if table[at].hash == hash and table[at].size == size and (
+                memcmp(table[at].subject, subject, size) == 0):
+            return &table[at]
+        at = (at + 1) & mask
+    table[at].hash = hash
+    return &table[at]
+
+
+cdef int64_t collect_subjects(const Block* block, const char* data, SubjectEntry* table) noexcept nogil:
+    """Fill `table`; the bytes its summary needs, or -1 when there are too many subjects."""
+    cdef uint32_t slot, found = 0
+    cdef int64_t size = 0
+    cdef const char* at
+    cdef SubjectEntry* entry
+    for slot in range(block.slots):
+        at = data + block.offsets[slot]
+        if block.offsets[slot] == 0 or at[4] != KIND_MESSAGE:
+            continue
+        entry = find_subject(table, at + RECORD_HEAD, load16(at + 6))
+        if entry.messages == 0:
+            found += 1
+            if found > SUMMARY_SUBJECTS_MAX:
+                return -1
+            entry.subject = at + RECORD_HEAD
+            entry.size = load16(at + 6)
+            entry.lowest = load64(at + 8)
+            size += SUMMARY_ENTRY + entry.size
+        entry.messages += 1
+        entry.highest = load64(at + 8)
+    return size
+
+
+cdef void store_summary(const SubjectEntry* table, char* out) noexcept nogil:
+    cdef uint32_t at
+    for at in range(SUMMARY_SUBJECTS_MAX * 2):
+        if table[at].messages:
+            store16(out, table[at].size)
+            store32(out + 2, table[at].messages)
+            store64(out + 6, table[at].lowest)
+            store64(out + 14, table[at].highest)
+            memcpy(out + SUMMARY_ENTRY, table[at].subject, table[at].size)
+            out += SUMMARY_ENTRY + table[at].size
+
+
+cdef int write_footer(const FileCalls* calls, int fd, const Block* block, const char* data,
+                      uint64_t group, uint64_t salt) noexcept nogil:
+    """Build the footer of a plain block from its data and write it behind them."""
+    cdef SubjectEntry* table = <SubjectEntry*>calloc(SUMMARY_SUBJECTS_MAX * 2, sizeof(SubjectEntry))
+    cdef int64_t summary_size
+    cdef uint32_t index_start = (block.data_end + 7) & ~<uint32_t>7
+    cdef size_t index_size = <size_t>block.slots * (8 if block.deltas != NULL else 4)
+    cdef size_t size
+    cdef char* out
+    cdef int result = -12
+    if table == NULL:
+        return result
+    summary_size = collect_subjects(block, data, table)
+    size = index_size + (summary_size if summary_size > 0 else 0) + TRAILER_SIZE
+    out = <char*>malloc(size)
+    if out != NULL:
+        memcpy(out, block.offsets, <size_t>block.slots * 4)
+        if block.deltas != NULL:
+            memcpy(out + <size_t>block.slots * 4, block.deltas, <size_t>block.slots * 4)
+        if summary_size > 0:
+            store_summary(table, out + index_size)
+        store_trailer(out + size - TRAILER_SIZE, block, group, index_start, <uint32_t>(index_start + index_size),
+                      <uint32_t>(summary_size if summary_size > 0 else 0), summary_size >= 0,
+                      xxh64(out, size - TRAILER_SIZE, salt), 0, salt)
+        result = calls.write(calls.context, fd, out, size, index_start)
+        if result == 0:
+            result = calls.truncate(calls.context, fd, index_start + size)
+    free(out)
+    free(table)
+    return result
+
+
+cdef int run_seal(Job* job, const FileCalls* calls) noexcept nogil:
+    """Footer, length, sync; the file is read-only from then on."""
+    cdef BlockJob* work = <BlockJob*>job
+    cdef BlockFile* file = work.file
+    cdef void* data
+    cdef int result = need_block_file(file, calls)
+    if result < 0:
+        return result
+    data = mmap(NULL, work.seal.data_end, PROT_READ, MAP_SHARED, file.fd, 0)
+    if data == MAP_FAILED:
+        return -12
+    result = write_footer(calls, file.fd, &work.seal, <const char*>data, work.group, work.salt)
+    munmap(data, work.seal.data_end)
+    if result == 0:
+        result = calls.sync(calls.context, file.fd)
+    close_block_file(file, calls)
+    return result
+
+
+cdef int run_end(Job* job, const FileCalls* calls) noexcept nogil:
+    """Sync and close a block that was cut. Its bytes stay: a replay may still have to read them."""
+    cdef BlockFile* file = (<BlockJob*>job).file
+    cdef int result = need_block_file(file, calls)
+    if result == 0:
+        result = calls.sync(calls.context, file.fd)
+    close_block_file(file, calls)
+    return result

@@ -1,0 +1,505 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""A data directory: one commit log, two disk threads, many streams.
+
+Contract:
+- Homes are written to directly; what was written since the last `submit` is the open batch.
+- `submit` closes the batch, hands it to the log's thread and returns its ticket. `reap` takes what
+  the threads finished; afterwards `written_ticket` is the highest batch that is durable, and each
+  home's `durable_seq` has moved. Wake for it on `log_event_fd` and `block_event_fd`.
+- With `durable=False` a ticket is done when it is written; call `sync` at the interval.
+- Any failure of either thread takes the whole directory down: `failure` says why, writing raises
+  StoreDown, reading goes on. A sync that failed is never tried again.
+- More than `backlog_bytes_max` under way: `submit` and `append` still work, `congested` says that
+  callers must wait for a `reap`; at twice as much `submit` itself waits for the disk.
+"""
+import fcntl
+import json
+import os
+import shutil
+from collections import deque
+from pathlib import Path
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.ref cimport Py_INCREF, PyObject
+from libc.stdint cimport int64_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memset
+
+from storage._block cimport JOB_APPLY, BlockJob, Extent, run_apply
+from storage._codec cimport load64, xxh64
+from storage._commitlog cimport Replay
+from storage._disk cimport Job
+
+FORMAT_VERSION = 1
+
+
+class StoreDown(OSError):
+    """The disk failed earlier; nothing can be written until a restart."""
+
+
+class NotUsable(Exception):
+    """This directory cannot be opened: in use, of a newer version, or not ours."""
+
+
+cdef class Batch:
+    """One turn's work on its way: durable first, then in the blocks."""
+    cdef uint64_t ticket
+    cdef list homes         # (home, last sequence)
+    cdef list chunks
+    cdef BlockJob** after
+    cdef size_t after_count
+    cdef BlockJob** checkpoints
+    cdef size_t checkpoint_count
+
+    def __dealloc__(self):
+        free(self.after)
+        free(self.checkpoints)
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """A small file, whole or not at all, on stable storage with its name."""
+    fresh = path.with_name(path.name + ".new")
+    with open(fresh, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def checksum_of(content: bytes, seed: int = 0) -> bytes:
+    return xxh64(content, len(content), seed).to_bytes(8, "little")
+
+
+def read_identity(path: Path) -> tuple[bytes, int]:
+    """`(identity, salt)` from the `directory` file; NotUsable when it is not ours."""
+    content = (path / "directory").read_bytes()
+    if content[:8] != b"MARTDIR1" or len(content) != 64 or checksum_of(content[:56]) != content[56:]:
+        raise NotUsable(f"{path}/directory does not hold: not a Martlet data directory, or damaged")
+    version = int.from_bytes(content[8:10], "little")
+    if version > FORMAT_VERSION:
+        raise NotUsable(f"{path} has format version {version}; this Martlet knows up to {FORMAT_VERSION}")
+    return content[16:32], int.from_bytes(content[32:40], "little")
+
+
+def make_identity(path: Path) -> tuple[bytes, int]:
+    identity, salt = os.urandom(16), os.urandom(8)
+    content = b"MARTDIR1" + FORMAT_VERSION.to_bytes(8, "little") + identity + salt + bytes(16)
+    write_file(path / "directory", content + checksum_of(content))
+    return identity, int.from_bytes(salt, "little")
+
+
+def encode_meta(group: int, salt: int, settings: dict) -> bytes:
+    body = json.dumps(settings, sort_keys=True).encode()
+    content = b"MARTMETA" + FORMAT_VERSION.to_bytes(8, "little") + group.to_bytes(8, "little")
+    content += salt.to_bytes(8, "little") + len(body).to_bytes(4, "little") + body
+    return content + checksum_of(content)
+
+
+def decode_meta(content: bytes) -> tuple[int, int, dict] | None:
+    """`(group, salt, settings)`, None when it does not hold."""
+    end = len(content) - 8
+    if end < 36 or content[:8] != b"MARTMETA" or checksum_of(content[:end]) != content[end:]:
+        return None
+    return (int.from_bytes(content[16:24], "little"), int.from_bytes(content[24:32], "little"),
+            json.loads(content[36:end]))
+
+
+def take_lock(path: Path) -> int:
+    fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise NotUsable(f"{path} is in use by another process") from None
+    return fd
+
+
+cdef class DataDirectory:
+    """See the module. `open` it by constructing it; `close` it for a clean stop."""
+
+    def __init__(self, path, files=None, *, durable: bool = True, threaded: bool = True,
+                 segment_size: int = 64 << 20, log_bytes_max: int = 256 << 20,
+                 block_size_min: int = 64 << 10, block_size_max: int = 8 << 20,
+                 backlog_bytes_max: int = 64 << 20, files_open_max: int = 512, maps_open_max: int = 1024,
+                 attach=None):
+        """`attach(home, settings)` is called for each stream found, between its checkpoint and the replay."""
+        self.path = str(path)
+        self.files = files if files is not None else Files()
+        self.durable = durable
+        self.threaded = threaded
+        self.segment_size = segment_size
+        self.log_bytes_max = log_bytes_max
+        self.backlog_bytes_max = backlog_bytes_max
+        self.maps_open_max = maps_open_max
+        self.homes = {}
+        self.damage = []
+        self.batches = deque()
+        self.applying = deque()
+        self.next_group = 1
+        for part in ("", "log", "streams"):
+            os.makedirs(Path(self.path, part), mode=0o700, exist_ok=True)
+        self.lock = take_lock(Path(self.path))
+        try:
+            if Path(self.path, "directory").exists():
+                self.identity, self.salt = read_identity(Path(self.path))
+            else:
+                self.identity, self.salt = make_identity(Path(self.path))
+            self.shop = Workshop(self.files, block_size_min, block_size_max, files_open_max)
+            found = Replay(f"{self.path}/log", self.identity, self.salt)
+            self.load_streams(attach, found.first_indexes())
+            self.replay(found)
+        except BaseException:
+            os.close(self.lock)
+            raise
+
+    # -- opening -----------------------------------------------------------------------------------
+
+    def load_streams(self, attach, first_indexes: dict) -> None:
+        """Every stream's checkpoint; leftovers of unfinished work are removed."""
+        cdef BlockHome home
+        for directory in sorted(Path(self.path, "streams").iterdir()):
+            if directory.name.startswith("."):
+                shutil.rmtree(directory)
+                continue
+            for leftover in directory.glob("*.new"):
+                leftover.unlink()
+            found = decode_meta((directory / "meta").read_bytes()) if (directory / "meta").exists() else None
+            if found is None or f"{found[0]:016x}" != directory.name:
+                self.damage.append(f"{directory}/meta does not hold: the stream is not loaded")
+                self.next_group = max(self.next_group, int(directory.name, 16) + 1)
+                continue
+            group, salt, settings = found
+            home = BlockHome(self.shop, str(directory), group, salt)
+            home.replaying = True
+            if not home.load_state() and first_indexes.get(group) != 1:
+                home.rebuild(first_indexes.get(group, 1) - 1)
+            self.homes[group] = home
+            self.next_group = max(self.next_group, group + 1)
+            if attach is not None:
+                attach(home, settings)
+
+    cdef int replay(self, Replay found) except -1:
+        """Do what the log has beyond the checkpoints, make new checkpoints, begin an empty log."""
+        cdef size_t index
+        cdef BlockHome home
+        self.damage.extend(f"{path} at {offset}: {what}" for path, offset, what in found.damage)
+        for index in range(found.count):
+            home = self.homes.get(found.frames[index].group)
+            if home is not None:
+                home.replay_frame(&found.frames[index])
+            else:
+                self.next_group = max(self.next_group, found.frames[index].group + 1)
+        self.block_disk = DiskThread(self.files, False)
+        for home in self.homes.values():
+            home.end_replay()
+            if home.log_group.index != home.checkpoint_index or home.touched or home.damage:
+                self.checkpoint_now(home, False)
+        self.shop.touched.clear()
+        self.begin_log(found)
+        return 0
+
+    def checkpoint_now(self, home: BlockHome, clean: bool) -> None:
+        """During recovery and at the end: a checkpoint on this thread."""
+        cdef BlockJob* job = (<BlockHome>home).checkpoint_job(0, clean)
+        cdef int result = job.job.run(&job.job, &self.files.calls)
+        job.job.result = result
+        (<BlockHome>home).touched = False
+        (<BlockHome>home).job_done(job)
+        if result < 0:
+            raise OSError(-result, os.strerror(-result), home.path)
+
+    def begin_log(self, found: Replay) -> None:
+        """Old segments become spare ones; the threads start."""
+        spare = []
+        free_max = max(2, self.log_bytes_max // self.segment_size)
+        for name in [*found.paths, *map(str, sorted(Path(self.path, "log").glob("*.free")))]:
+            if len(spare) < free_max and os.path.getsize(name) == self.segment_size:
+                spare.append(name)
+            else:
+                os.unlink(name)
+        if found.paths and not spare:
+            sync_directory(Path(self.path, "log"))
+        self.log_disk = DiskThread(self.files, self.threaded)
+        self.block_disk = DiskThread(self.files, self.threaded)
+        self.log = CommitLog(f"{self.path}/log", self.log_disk, self.identity, self.salt,
+                             max(found.highest_segment + 1, self.first_unused_number(found.paths)),
+                             spare, self.segment_size, free_max, self.durable)
+        self.shop.log = self.log
+
+    def first_unused_number(self, paths: list) -> int:
+        return max((int(Path(name).stem, 16) + 1 for name in paths), default=1)
+
+    # -- streams -----------------------------------------------------------------------------------
+
+    def create_stream(self, settings: dict) -> BlockHome:
+        """A new, empty stream. Its directory is on stable storage when this returns."""
+        cdef BlockHome home
+        cdef uint64_t salt = int.from_bytes(os.urandom(8), "little")
+        group = self.next_group
+        self.next_group += 1
+        directory = Path(self.path, "streams", f"{group:016x}")
+        fresh = directory.with_name(f".{directory.name}")
+        fresh.mkdir(mode=0o700)
+        write_file(fresh / "meta", encode_meta(group, salt, settings))
+        fresh.rename(directory)
+        sync_directory(directory.parent)
+        home = BlockHome(self.shop, str(directory), group, salt)
+        self.homes[group] = home
+        return home
+
+    def update_settings(self, home: BlockHome, settings: dict) -> None:
+        write_file(Path(home.path, "meta"), encode_meta(home.group, home.salt, settings))
+
+    def settings_of(self, home: BlockHome) -> dict:
+        found = decode_meta(Path(home.path, "meta").read_bytes())
+        if found is None:
+            raise OSError(f"{home.path}/meta does not hold")
+        return found[2]
+
+    def delete_stream(self, home: BlockHome) -> None:
+        """Gone at once for readers; the rename makes it last, the files follow."""
+        self.wait(self.submit())
+        self.wait_applied()
+        path = Path(home.path)
+        hidden = path.with_name(f".{path.name}")
+        path.rename(hidden)
+        sync_directory(path.parent)
+        home.close_files()
+        del self.homes[home.group]
+        shutil.rmtree(hidden)
+
+    # -- the turn ----------------------------------------------------------------------------------
+
+    cdef uint64_t submit(self) except? 0:
+        """Close the open batch; its ticket, or that of the last one when nothing was written."""
+        cdef BlockHome home
+        cdef Batch batch
+        cdef uint64_t segment
+        if self.failure is not None:
+            raise StoreDown(self.failure)
+        if not self.shop.touched:
+            return self.log.ticket - 1
+        batch = Batch()
+        batch.homes = []
+        for home in self.shop.touched:
+            home.close_batch()
+        self.log.close_frame()
+        batch.ticket = self.log.ticket
+        batch.checkpoints = <BlockJob**>malloc(len(self.shop.touched) * sizeof(BlockJob*))
+        segment = self.log.position >> 32
+        for home in self.shop.touched:
+            batch.homes.append((home, home.last_seq))
+            home.touched = False
+            if home.checkpoint_wanted and not home.checkpoint_running:
+                batch.checkpoints[batch.checkpoint_count] = home.checkpoint_job(segment, False)
+                batch.checkpoint_count += 1
+        self.shop.touched.clear()
+        self.log.submit()
+        batch.chunks = self.log.take_pieces()
+        batch.after, batch.after_count = self.shop.after, self.shop.after_count
+        self.shop.after = NULL
+        self.shop.after_count = self.shop.after_room = 0
+        self.batches.append(batch)
+        self.shop.in_flight.append(batch.chunks)
+        while self.log.backlog_bytes > 2 * self.backlog_bytes_max:
+            self.log_disk.wait_idle()
+            self.reap()
+        return batch.ticket
+
+    cdef int reap(self) except -1:
+        """Take what is finished. Views end here."""
+        cdef Batch batch
+        try:
+            self.log.reap()
+            while self.batches and (<Batch>self.batches[0]).ticket <= self.log.written_ticket:
+                batch = self.batches.popleft()
+                self.written_ticket = batch.ticket
+                for home, last_seq in batch.homes:
+                    (<BlockHome>home).durable_seq = last_seq
+                self.queue_block_work(batch)
+            self.reap_blocks()
+            self.want_checkpoints()
+        except OSError as error:
+            self.fail(error)
+        return 0
+
+    cdef int queue_block_work(self, object item) except -1:
+        """The batch is durable: its records go to the blocks, then seals, removals, checkpoints."""
+        cdef Batch batch = item
+        cdef BlockJob* job = <BlockJob*>calloc(1, sizeof(BlockJob))
+        cdef BlockHome home
+        cdef size_t index
+        cdef size_t count = 0
+        for home, last_seq in batch.homes:
+            count += home.copy_extents(batch.ticket, NULL)
+        job.kind = JOB_APPLY
+        job.job.run = run_apply
+        job.ticket = batch.ticket
+        job.extents = <Extent*>malloc((count or 1) * sizeof(Extent))
+        for home, last_seq in batch.homes:
+            job.count += home.copy_extents(batch.ticket, job.extents + job.count)
+        self.applying.append(batch)
+        self.block_disk.submit(&job.job)
+        for index in range(batch.after_count):
+            self.block_disk.submit(&batch.after[index].job)
+        for index in range(batch.checkpoint_count):
+            self.block_disk.submit(&batch.checkpoints[index].job)
+        batch.after_count = batch.checkpoint_count = 0
+        return 0
+
+    cdef int reap_blocks(self) except -1:
+        """Blocks written, sealed, removed; checkpoints made."""
+        cdef Job* head = self.block_disk.reap()
+        cdef BlockJob* job
+        cdef Batch batch
+        cdef int failed = 0
+        while head != NULL:
+            job = <BlockJob*>head
+            head = head.next
+            if job.job.result < 0:
+                failed = job.job.result
+            if job.kind == JOB_APPLY:
+                batch = self.applying.popleft()
+                if job.job.result == 0:
+                    for home, last_seq in batch.homes:
+                        (<BlockHome>home).applied(job.ticket)
+                    self.shop.in_flight.popleft()
+                    self.applied_ticket = job.ticket
+                free(job.extents)
+                free(job)
+            else:
+                (<BlockHome>job.owner).job_done(job)
+        if failed:
+            raise OSError(-failed, os.strerror(-failed), self.path)
+        return 0
+
+    cdef int fail(self, object error) except -1:
+        """The disk is not to be trusted any more: stop writing, keep reading."""
+        if self.failure is None:
+            self.failure = f"{self.path} is down: {error}"
+        return 0
+
+    cdef int want_checkpoints(self) except -1:
+        """When the log grows beyond half its bound: bring the homes that hold it up to date."""
+        cdef BlockHome home
+        cdef uint64_t oldest = 0
+        cdef uint64_t limit
+        cdef size_t segments_max = max(2, self.log_bytes_max // self.segment_size)
+        cdef size_t used = len(self.log.segments_in_use)
+        if used * 2 <= segments_max or used < 2:
+            return 0
+        limit = self.log.segments_in_use[used // 2]
+        for home in self.homes.values():
+            if home.log_group.first_segment and (oldest == 0 or home.log_group.first_segment < oldest):
+                oldest = home.log_group.first_segment
+            if home.log_group.first_segment and home.log_group.first_segment <= limit and (
+                    not home.checkpoint_running):
+                home.checkpoint_wanted = True
+                home.touch()
+        self.log.retire(oldest if oldest else self.log.current_segment)
+        return 0
+
+    # -- for the loop, tools and tests ---------------------------------------------------------------
+
+    def commit(self) -> int:
+        """`submit`, for Python."""
+        return self.submit()
+
+    def poll(self) -> int:
+        """`reap`, for Python; the durable ticket."""
+        self.reap()
+        return self.written_ticket
+
+    def wait(self, ticket: int) -> None:
+        """Block until `ticket` is durable; StoreDown when it cannot be."""
+        while self.written_ticket < ticket:
+            self.log_disk.wait_idle()
+            self.reap()
+            if self.failure is not None:
+                raise StoreDown(self.failure)
+
+    def wait_applied(self) -> None:
+        """Block until all that was submitted is in its blocks."""
+        while self.failure is None and (self.batches or self.applying):
+            self.log_disk.wait_idle()
+            self.reap()
+            self.block_disk.wait_idle()
+            self.reap()
+
+    def sync(self) -> None:
+        """Lazy mode, at the interval: what was written so far becomes durable."""
+        self.log.sync()
+
+    def maintain(self) -> None:
+        """Now and then: let go of maps that were not used since the last time, when there are too many."""
+        cdef BlockHome home
+        cdef size_t index
+        self.shop.tick += 1
+        if self.shop.maps_open <= <size_t>self.maps_open_max:
+            return
+        for home in self.homes.values():
+            for index in range(home.block_count):
+                if home.blocks[index].map != NULL and home.blocks[index].used_at + 1 < self.shop.tick and (
+                        home.blocks[index] != home.active) and not home.blocks[index].index_owned:
+                    home.let_go_map(home.blocks[index])
+
+    def close(self, clean: bool = True) -> None:
+        """Finish what is under way; with `clean` leave checkpoints that need no replay."""
+        if self.closed:
+            return
+        self.closed = True
+        try:
+            if self.failure is None and clean:
+                self.wait(self.submit())
+                self.log.sync()
+                self.wait_applied()
+                self.log_disk.wait_idle()
+                self.reap()
+            self.log_disk.stop()
+            self.reap()
+            self.block_disk.stop()
+            self.reap()
+            if self.failure is None and clean:
+                for home in self.homes.values():
+                    if home.log_group.index != home.checkpoint_index or home.snapshot_source is not None:
+                        self.checkpoint_now(home, True)
+                self.set_log_aside()
+        finally:
+            self.shop.close_files()
+            os.close(self.lock)
+
+    def set_log_aside(self) -> None:
+        """After a clean stop nothing in the log is needed."""
+        for number in self.log.segments_in_use:
+            source, target = (self.log.segment_path(number, suffix) for suffix in ("seg", "free"))
+            result = self.files.calls.rename(self.files.calls.context, os.fsencode(source), os.fsencode(target))
+            if result < 0:
+                raise OSError(-result, os.strerror(-result), source)
+
+    @property
+    def congested(self) -> bool:
+        return self.log.backlog_bytes > self.backlog_bytes_max
+
+    @property
+    def log_event_fd(self) -> int:
+        return self.log_disk.event_fd
+
+    @property
+    def block_event_fd(self) -> int:
+        return self.block_disk.event_fd
+
+    @property
+    def stats(self) -> dict:
+        return {"syncs": self.log_disk.sync_count, "sync_seconds": self.log_disk.sync_seconds,
+                "log_bytes": len(self.log.segments_in_use) * self.segment_size,
+                "backlog_bytes": self.log.backlog_bytes, "streams": len(self.homes),
+                "maps": self.shop.maps_open}

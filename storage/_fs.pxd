@@ -1,0 +1,29 @@
+# cython: language_level=3
+from libc.stdint cimport int64_t, uint64_t
+
+
+cdef struct FileCalls:
+    void* context
+    int (*open)(void* context, const char* path, int flags) noexcept nogil
+    int (*close)(void* context, int fd) noexcept nogil
+    int (*write)(void* context, int fd, const char* data, size_t size, uint64_t at) noexcept nogil
+    int (*sync)(void* context, int fd) noexcept nogil
+    int (*allocate)(void* context, int fd, uint64_t size) noexcept nogil
+    int (*truncate)(void* context, int fd, uint64_t size) noexcept nogil
+    int (*rename)(void* context, const char* source, const char* target) noexcept nogil
+    int (*unlink)(void* context, const char* path) noexcept nogil
+    int (*mkdir)(void* context, const char* path) noexcept nogil
+    int (*rmdir)(void* context, const char* path) noexcept nogil
+    int (*sync_directory)(void* context, const char* path) noexcept nogil
+
+
+cdef class Files:
+    cdef FileCalls calls
+
+
+cdef class FileMap:
+    cdef char* data
+    cdef readonly size_t size
+
+
+cdef FileMap map_file(str path)

@@ -1,0 +1,207 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The only system calls that change files. A table of C functions, so that a test can own the disk.
+
+Every call answers 0 (or a descriptor) or a negative errno; none raises, none needs the GIL.
+`Files` is the real thing. `FilesPort` passes each call to a Python method of the same name, which
+is how the crash suite drops, garbles and refuses writes. Reading is by `map_file`, always real.
+"""
+import errno as errno_names
+import os
+
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.errno cimport EINTR, errno
+from libc.stdint cimport uint64_t
+from posix.types cimport mode_t, off_t
+
+cdef extern from "fcntl.h" nogil:
+    int c_open "open"(const char* path, int flags, ...)
+    int c_fallocate "fallocate"(int fd, int mode, off_t at, off_t size)
+    int O_RDONLY, O_CLOEXEC, O_DIRECTORY
+cdef extern from "unistd.h" nogil:
+    int c_close "close"(int fd)
+    ssize_t pwrite(int fd, const void* data, size_t size, off_t at)
+    int fdatasync(int fd)
+    int fsync(int fd)
+    int c_ftruncate "ftruncate"(int fd, off_t size)
+    int c_unlink "unlink"(const char* path)
+    int c_rmdir "rmdir"(const char* path)
+cdef extern from "stdio.h" nogil:
+    int c_rename "rename"(const char* source, const char* target)
+cdef extern from "sys/stat.h" nogil:
+    int c_mkdir "mkdir"(const char* path, mode_t mode)
+cdef extern from "sys/mman.h" nogil:
+    void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offset)
+    int munmap(void* at, size_t size)
+    int PROT_READ, MAP_SHARED
+    void* MAP_FAILED
+
+
+cdef int real_open(void* context, const char* path, int flags) noexcept nogil:
+    cdef int fd = c_open(path, flags | O_CLOEXEC, 0o600)
+    return fd if fd >= 0 else -errno
+
+
+cdef int real_close(void* context, int fd) noexcept nogil:
+    return 0 if c_close(fd) == 0 else -errno
+
+
+cdef int real_write(void* context, int fd, const char* data, size_t size, uint64_t at) noexcept nogil:
+    cdef ssize_t done
+    while size:
+        done = pwrite(fd, data, size, <off_t>at)
+        if done < 0:
+            if errno == EINTR:
+                continue
+            return -errno
+        data += done
+        at += <uint64_t>done
+        size -= <size_t>done
+    return 0
+
+
+cdef int real_sync(void* context, int fd) noexcept nogil:
+    return 0 if fdatasync(fd) == 0 else -errno
+
+
+cdef int real_allocate(void* context, int fd, uint64_t size) noexcept nogil:
+    while c_fallocate(fd, 0, 0, <off_t>size) != 0:
+        if errno != EINTR:
+            return -errno
+    return 0
+
+
+cdef int real_truncate(void* context, int fd, uint64_t size) noexcept nogil:
+    return 0 if c_ftruncate(fd, <off_t>size) == 0 else -errno
+
+
+cdef int real_rename(void* context, const char* source, const char* target) noexcept nogil:
+    return 0 if c_rename(source, target) == 0 else -errno
+
+
+cdef int real_unlink(void* context, const char* path) noexcept nogil:
+    return 0 if c_unlink(path) == 0 else -errno
+
+
+cdef int real_mkdir(void* context, const char* path) noexcept nogil:
+    return 0 if c_mkdir(path, 0o700) == 0 else -errno
+
+
+cdef int real_rmdir(void* context, const char* path) noexcept nogil:
+    return 0 if c_rmdir(path) == 0 else -errno
+
+
+cdef int real_sync_directory(void* context, const char* path) noexcept nogil:
+    cdef int result
+    cdef int fd = c_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    if fd < 0:
+        return -errno
+    result = 0 if fsync(fd) == 0 else -errno
+    c_close(fd)
+    return result
+
+
+cdef class Files:
+    """The real file system."""
+
+    def __cinit__(self, *args, **kwargs):
+        self.calls = FileCalls(
+            context=<void*>self, open=real_open, close=real_close, write=real_write, sync=real_sync,
+            allocate=real_allocate, truncate=real_truncate, rename=real_rename, unlink=real_unlink,
+            mkdir=real_mkdir, rmdir=real_rmdir, sync_directory=real_sync_directory)
+
+
+cdef int answer(object call, tuple arguments) noexcept:
+    """Call a port's method; an OSError becomes its negative errno."""
+    try:
+        value = call(*arguments)
+    except OSError as error:
+        return -(error.errno or errno_names.EIO)
+    except BaseException as error:
+        import sys
+        sys.unraisablehook(sys.UnraisableHookArgs(
+            (type(error), error, error.__traceback__, "in a file port", call)))
+        return -errno_names.EIO
+    return 0 if value is None else <int>value
+
+
+cdef int port_open(void* context, const char* path, int flags) noexcept with gil:
+    return answer((<object>context).open, (os.fsdecode(path), flags))
+
+
+cdef int port_close(void* context, int fd) noexcept with gil:
+    return answer((<object>context).close, (fd,))
+
+
+cdef int port_write(void* context, int fd, const char* data, size_t size, uint64_t at) noexcept with gil:
+    return answer((<object>context).write, (fd, data[:size], at))
+
+
+cdef int port_sync(void* context, int fd) noexcept with gil:
+    return answer((<object>context).sync, (fd,))
+
+
+cdef int port_allocate(void* context, int fd, uint64_t size) noexcept with gil:
+    return answer((<object>context).allocate, (fd, size))
+
+
+cdef int port_truncate(void* context, int fd, uint64_t size) noexcept with gil:
+    return answer((<object>context).truncate, (fd, size))
+
+
+cdef int port_rename(void* context, const char* source, const char* target) noexcept with gil:
+    return answer((<object>context).rename, (os.fsdecode(source), os.fsdecode(target)))
+
+
+cdef int port_unlink(void* context, const char* path) noexcept with gil:
+    return answer((<object>context).unlink, (os.fsdecode(path),))
+
+
+cdef int port_mkdir(void* context, const char* path) noexcept with gil:
+    return answer((<object>context).mkdir, (os.fsdecode(path),))
+
+
+cdef int port_rmdir(void* context, const char* path) noexcept with gil:
+    return answer((<object>context).rmdir, (os.fsdecode(path),))
+
+
+cdef int port_sync_directory(void* context, const char* path) noexcept with gil:
+    return answer((<object>context).sync_directory, (os.fsdecode(path),))
+
+
+cdef class FilesPort(Files):
+    """Each call goes to the subclass's method of that name; an OSError it raises is the disk's answer."""
+
+    def __cinit__(self, *args, **kwargs):
+        self.calls = FileCalls(
+            context=<void*>self, open=port_open, close=port_close, write=port_write, sync=port_sync,
+            allocate=port_allocate, truncate=port_truncate, rename=port_rename, unlink=port_unlink,
+            mkdir=port_mkdir, rmdir=port_rmdir, sync_directory=port_sync_directory)
+
+
+cdef class FileMap:
+    """A whole file, mapped for reading while this object lives."""
+
+    def __dealloc__(self):
+        if self.data != NULL:
+            munmap(self.data, self.size)
+
+    def __getbuffer__(self, Py_buffer* buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, self.data, <Py_ssize_t>self.size, 1, flags)
+
+
+cdef FileMap map_file(str path):
+    """Map `path`; an empty file gives a map without data. Raises OSError."""
+    cdef FileMap out = FileMap.__new__(FileMap)
+    cdef void* at
+    cdef int fd = os.open(path, O_RDONLY | O_CLOEXEC)
+    try:
+        out.size = os.fstat(fd).st_size
+        if out.size:
+            at = mmap(NULL, out.size, PROT_READ, MAP_SHARED, fd, 0)
+            if at == MAP_FAILED:
+                out.size = 0
+                raise OSError(errno, os.strerror(errno), path)
+            out.data = <char*>at
+    finally:
+        os.close(fd)
+    return out

@@ -1,0 +1,177 @@
+"""A file system that forgets: what was not synced may be gone, kept or garbled after a crash.
+
+`FaultyFiles` does every call for real and remembers how to undo what is not on stable storage yet.
+`crash(random)` then decides for each such write (in sectors), length and name, as a power cut would.
+"""
+
+import errno
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from storage._fs import FilesPort
+
+SECTOR = 512
+
+
+class Stopped(OSError):
+    """The machine has stopped: no call does anything any more."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EIO, "stopped")
+
+
+class FaultyFiles(FilesPort):
+    """Stops at the `stop_at`-th sync (before it takes effect), or fails call `fail_at` with `fail_errno`."""
+
+    def __init__(self, stop_at: int = 0, fail_at: int = 0, fail_errno: int = errno.EIO) -> None:
+        self.stop_at, self.fail_at, self.fail_errno = stop_at, fail_at, fail_errno
+        self.syncs = self.calls_made = 0
+        self.stopped = False
+        self.paths: dict[int, str] = {}
+        self.inodes: dict[int, int] = {}
+        # inode -> undo steps of its content, oldest first: (offset, bytes before) or (-1, size before)
+        self.content: dict[int, list[tuple[int, bytes | int]]] = {}
+        self.names: dict[str, list[Callable[[], None]]] = {}
+        self.handles: dict[int, int] = {}
+        self.graves = 0
+
+    def count(self) -> None:
+        if self.stopped:
+            raise Stopped
+        self.calls_made += 1
+        if self.calls_made == self.fail_at:
+            raise OSError(self.fail_errno, os.strerror(self.fail_errno))
+
+    def count_sync(self) -> None:
+        self.count()
+        self.syncs += 1
+        if self.syncs == self.stop_at:
+            self.stopped = True
+            raise Stopped
+
+    def open(self, path: str, flags: int) -> int:
+        self.count()
+        fresh = not Path(path).exists()
+        fd = os.open(path, flags | os.O_CLOEXEC, 0o600)
+        if fresh:
+            self.undo_name(path, lambda: Path(path).unlink(missing_ok=True))
+        self.paths[fd] = path
+        inode = os.fstat(fd).st_ino
+        self.inodes[fd] = inode
+        if inode not in self.handles:
+            self.handles[inode] = os.dup(fd)
+        return fd
+
+    def close(self, fd: int) -> None:
+        self.count()
+        os.close(fd)
+
+    def write(self, fd: int, data: bytes, at: int) -> None:
+        self.count()
+        before = os.pread(fd, len(data), at)
+        size = os.fstat(fd).st_size
+        steps = self.content.setdefault(self.inodes[fd], [])
+        if at + len(data) > size:
+            steps.append((-1, size))
+        steps.append((at, before.ljust(len(data), b"\0")))
+        os.pwrite(fd, data, at)
+
+    def sync(self, fd: int) -> None:
+        self.count_sync()
+        self.content.pop(self.inodes[fd], None)
+
+    def allocate(self, fd: int, size: int) -> None:
+        self.count()
+        before = os.fstat(fd).st_size
+        if size > before:
+            self.content.setdefault(self.inodes[fd], []).append((-1, before))
+            os.ftruncate(fd, size)
+
+    def truncate(self, fd: int, size: int) -> None:
+        self.count()
+        before = os.fstat(fd).st_size
+        steps = self.content.setdefault(self.inodes[fd], [])
+        if size < before:
+            steps.append((size, os.pread(fd, before - size, size)))
+        steps.append((-1, before))
+        os.ftruncate(fd, size)
+
+    def undo_name(self, path: str, step: Callable[[], None]) -> None:
+        self.names.setdefault(str(Path(path).parent), []).append(step)
+
+    def rename(self, source: str, target: str) -> None:
+        self.count()
+        grave = self.bury(target)
+        Path(source).rename(target)
+
+        def undo() -> None:
+            if Path(target).exists():
+                Path(target).rename(source)
+            if grave is not None:
+                Path(grave).rename(target)
+
+        self.undo_name(target, undo)
+
+    def bury(self, path: str) -> str | None:
+        """Keep what a rename or an unlink would take, outside of the directory."""
+        if not Path(path).exists():
+            return None
+        self.graves += 1
+        root = next(parent for parent in Path(path).parents if (parent / "directory").exists())
+        grave = root.parent / f"grave-{self.graves}"
+        os.link(path, grave)
+        return str(grave)
+
+    def unlink(self, path: str) -> None:
+        self.count()
+        grave = self.bury(path)
+        Path(path).unlink()
+        if grave is not None:
+            self.undo_name(path, lambda: Path(grave).rename(path))
+
+    def mkdir(self, path: str) -> None:
+        self.count()
+        Path(path).mkdir(mode=0o700)
+
+    def rmdir(self, path: str) -> None:
+        self.count()
+        Path(path).rmdir()
+
+    def sync_directory(self, path: str) -> None:
+        self.count_sync()
+        self.names.pop(path, None)
+
+    def crash(self, rng: random.Random) -> None:
+        """Everything that is not on stable storage meets its fate. The store's threads must be gone."""
+        self.stopped = True
+        for inode, steps in self.content.items():
+            self.undo_content(self.handles[inode], steps, rng)
+        for steps_of_names in self.names.values():
+            kept = rng.randint(0, len(steps_of_names))
+            for step in reversed(steps_of_names[kept:]):
+                step()
+        for handle in self.handles.values():
+            os.close(handle)
+        self.handles.clear()
+
+    def undo_content(
+        self, handle: int, steps: list[tuple[int, bytes | int]], rng: random.Random
+    ) -> None:
+        """Newest first: each sector of each write is kept, dropped or garbled."""
+        mood = rng.choice(("keep", "drop", "mixed", "mixed"))
+        if mood == "keep":
+            return
+        for at, before in reversed(steps):
+            if isinstance(before, int):
+                if mood == "drop" or rng.random() < 0.5:
+                    os.ftruncate(handle, before)
+                continue
+            for start in range(0, len(before), SECTOR):
+                piece = before[start : start + SECTOR]
+                fate = "drop" if mood == "drop" else rng.choice(("keep", "drop", "garble"))
+                if fate == "garble":
+                    piece = rng.randbytes(len(piece))
+                if fate != "keep":
+                    os.pwrite(handle, piece, at + start)
