@@ -12,7 +12,6 @@ Contract:
 - More than `backlog_bytes_max` under way: `submit` and `append` still work, `congested` says that
   callers must wait for a `reap`; at twice as much `submit` itself waits for the disk.
 """
-import fcntl
 import json
 import os
 import shutil
@@ -25,6 +24,8 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
+from storage.fs import NotUsable, sync_directory, take_lock, write_file
+
 from storage._block cimport JOB_APPLY, BlockJob, Extent, run_apply
 from storage._codec cimport load64, xxh64
 from storage._commitlog cimport Replay
@@ -35,10 +36,6 @@ FORMAT_VERSION = 1
 
 class StoreDown(OSError):
     """The disk failed earlier; nothing can be written until a restart."""
-
-
-class NotUsable(Exception):
-    """This directory cannot be opened: in use, of a newer version, or not ours."""
 
 
 cdef class Batch:
@@ -54,25 +51,6 @@ cdef class Batch:
     def __dealloc__(self):
         free(self.after)
         free(self.checkpoints)
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """A small file, whole or not at all, on stable storage with its name."""
-    fresh = path.with_name(path.name + ".new")
-    with open(fresh, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.rename(path)
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def checksum_of(content: bytes, seed: int = 0) -> bytes:
@@ -111,16 +89,6 @@ def decode_meta(content: bytes) -> tuple[int, int, dict] | None:
         return None
     return (int.from_bytes(content[16:24], "little"), int.from_bytes(content[24:32], "little"),
             json.loads(content[36:end]))
-
-
-def take_lock(path: Path) -> int:
-    fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(fd)
-        raise NotUsable(f"{path} is in use by another process") from None
-    return fd
 
 
 cdef class DataDirectory:

@@ -1,7 +1,7 @@
 """A file system that forgets: what was not synced may be gone, kept or garbled after a crash.
 
-`FaultyFiles` does every call for real and remembers how to undo what is not on stable storage yet.
-`crash(random)` then decides for each such write (in sectors), length and name, as a power cut would.
+`FaultyFiles` does every call for real and remembers how to undo what is not on stable storage.
+`crash(random)` then decides for each such write (in sectors), length and name, as a power cut does.
 """
 
 import errno
@@ -23,7 +23,7 @@ class Stopped(OSError):
 
 
 class FaultyFiles(FilesPort):
-    """Stops at the `stop_at`-th sync (before it takes effect), or fails call `fail_at` with `fail_errno`."""
+    """Stops at the `stop_at`-th sync, before its effect, or fails call `fail_at`."""
 
     def __init__(self, stop_at: int = 0, fail_at: int = 0, fail_errno: int = errno.EIO) -> None:
         self.stop_at, self.fail_at, self.fail_errno = stop_at, fail_at, fail_errno
@@ -31,7 +31,7 @@ class FaultyFiles(FilesPort):
         self.stopped = False
         self.paths: dict[int, str] = {}
         self.inodes: dict[int, int] = {}
-        # inode -> undo steps of its content, oldest first: (offset, bytes before) or (-1, size before)
+        # inode -> undo steps, oldest first: (offset, bytes before) or (-1, size before)
         self.content: dict[int, list[tuple[int, bytes | int]]] = {}
         self.names: dict[str, list[Callable[[], None]]] = {}
         self.handles: dict[int, int] = {}
@@ -144,7 +144,7 @@ class FaultyFiles(FilesPort):
         self.names.pop(path, None)
 
     def crash(self, rng: random.Random) -> None:
-        """Everything that is not on stable storage meets its fate. The store's threads must be gone."""
+        """What is not on stable storage meets its fate. The store and its maps must be gone."""
         self.stopped = True
         for inode, steps in self.content.items():
             self.undo_content(self.handles[inode], steps, rng)

@@ -1,4 +1,4 @@
-"""A seeded workload over a data directory, with a model that knows what a recovery may and must show."""
+"""A seeded workload over a data directory, and a model of what a recovery may and must show."""
 
 import random
 from dataclasses import dataclass, field

@@ -181,13 +181,14 @@ def test_a_failed_call_takes_the_store_down_and_keeps_what_was_acked(
                 path, files, threaded=False, block_size_min=4096, block_size_max=8192
             )
             home = directory.create_stream({"name": "s"})
-            for first in range(1, 200, 20):
+            for first in range(1, 100, 20):
                 home.append_many(messages(first, first + 19))
                 directory.wait(directory.commit())
                 acked = home.durable_seq
             directory.close()
         except OSError as error:
-            assert code == error.errno or isinstance(error, StoreDown)
+            if code != error.errno and not isinstance(error, StoreDown):
+                raise
             directory.close(clean=False)
         whole = files.calls_made < fail_at
         files.fail_at = 0

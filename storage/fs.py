@@ -1,0 +1,43 @@
+"""Small files by name: for the control plane, where a few system calls more do not matter.
+
+The data path's calls are in `_fs`, behind a port.
+"""
+
+import fcntl
+import os
+from pathlib import Path
+
+
+class NotUsable(Exception):
+    """This directory cannot be opened: in use, of a newer version, or not ours."""
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """A small file, whole or not at all, on stable storage with its name."""
+    fresh = path.with_name(path.name + ".new")
+    with open(fresh, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.rename(path)
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in `path` last."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def take_lock(path: Path) -> int:
+    """The descriptor that holds `path/lock`; NotUsable while another process has it."""
+    fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise NotUsable(f"{path} is in use by another process") from None
+    return fd
