@@ -52,7 +52,8 @@ def _server_name(node: Node, report: Report) -> str:
 
 
 def _tags(node: Node, report: Report) -> tuple[str, ...]:
-    tags = [tag.strip() for tag in TEXTS.read(node, report)]
+    """Tags are compared without regard to case, and so kept in lower case."""
+    tags = [tag.strip().lower() for tag in TEXTS.read(node, report)]
     return tuple(dict.fromkeys(tag for tag in tags if tag))
 
 

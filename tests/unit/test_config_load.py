@@ -51,7 +51,7 @@ def test_server_and_log(tmp_path: Path) -> None:
     got = options(
         tmp_path,
         """
-        server_name: n1, client_advertise: 'h:1', server_tags: [a, 'b c', a]
+        server_name: n1, client_advertise: 'h:1', server_tags: [a, ' B c', A]
         server_metadata { k: v }
         DEBUG: true, trace_verbose: true, trace_headers: yes, logtime: off, logtime_utc: on
         logfile: /x, log_size_limit: 10k, logfile_max_num: 3, syslog: true
