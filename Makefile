@@ -30,7 +30,7 @@ build: $(VENV)/deps.stamp  ## build everything in place; the command is .venv/bi
 	@test "$$(cat $(VENV)/mode 2>/dev/null)" = "$(MODE)" || rm -rf build/temp.* build/lib.* $$(find config raft server storage -name '*.so')
 	@CFLAGS="$(CFLAGS_$(MODE))" $(PY) -c 'import setuptools; setuptools.setup()' -q build_ext --inplace -j $(JOBS)
 	@echo "$(MODE)" > $(VENV)/mode
-	@test $(VENV)/bin/martlet -nt pyproject.toml || (CFLAGS="$(CFLAGS_$(MODE))" $(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation -e . && touch $(VENV)/bin/martlet)
+	@test $(VENV)/bin/martlet -nt pyproject.toml || (CFLAGS="$(CFLAGS_$(MODE))" $(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat -e . && touch $(VENV)/bin/martlet)
 
 $(LOADGEN): $(wildcard bench/loadgen/*.c bench/loadgen/*.h) | $(VENV)/deps.stamp
 	@gcc -O2 -g1 -std=gnu11 -Wall -Wextra -o $@ bench/loadgen/*.c

@@ -130,6 +130,8 @@ class App:
             except OSError as error:
                 self.logger.fatal(f"Could not write pidfile: {error}")
         await self._start_monitoring()
+        if self.options.jetstream.enabled:
+            self.logger.fatal("Can't start JetStream: it is not supported yet")
         self._start_clients()
         self._loop.add_reader(self._poller.fileno(), self._poller.run)
         self._loop.call_later(TICK_S, self._tick)

@@ -6,7 +6,6 @@ It answers to the name that it is started by: a link called `nats-server` to it 
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from functools import partial
 from typing import TYPE_CHECKING
@@ -31,7 +30,7 @@ class MainError(Exception):
 
 def main() -> int:
     gc.disable()
-    name = os.path.basename(sys.argv[0]) or "martlet"
+    name = sys.argv[0].rpartition("/")[2] or "martlet"
     try:
         return carry_out(parse_flags(sys.argv[1:], name))
     except UsageError as error:

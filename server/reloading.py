@@ -1,7 +1,7 @@
 """Applies a changed configuration to a running server.
 
 First everything that can fail: the file is read and judged, certificates are loaded, permissions
-compiled, the new log is opened. Only then is anything changed, and from there on nothing is refused.
+compiled, the new log is opened. Only then is anything changed; from there on nothing is refused.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ def reload(app: App, new: Options) -> None:
     old = app.options
     changes = diff(old, new)
     changed = {change.field for change in changes}
+    if new.jetstream.enabled:
+        raise ReloadError("JetStream is not supported yet")
     try:
         settings = tls_settings(new)
         directory = Directory(new)

@@ -113,6 +113,8 @@ class Client:
     def reject(
         self, error: str = "Authorization Violation", reason: str = "Authentication Failure"
     ) -> None: ...
+    def postpone_auth_timeout(self, by_ns: int = 0) -> None:
+        """Start the authentication timeout anew, that much later, if it is running (TLS)."""
     def set_permissions(self, permissions: Permissions | None) -> None:
         """Replace the permissions of a live client (reload); subscriptions that are no longer
         allowed are removed with their -ERR (1-100)."""

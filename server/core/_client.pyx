@@ -401,6 +401,11 @@ cdef class Client(Connection):
             self.finish_connect()
         return not self.closed
 
+    def postpone_auth_timeout(self, int64_t by_ns=0):
+        if self.auth_deadline_ns:
+            self.auth_deadline_ns = self.broker.clock() + self.broker.auth_timeout_ns + by_ns
+            self.set_timer()
+
     cdef finish_connect(self):
         """What is checked behind a successful authentication."""
         options = self.options

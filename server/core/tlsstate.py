@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from functools import cached_property
+from typing import Any
 
 
 class TlsState:
@@ -15,6 +16,15 @@ class TlsState:
         self.cipher = cipher
         self.peer = peer
         self.first = first
+
+    def as_connz(self) -> dict[str, Any]:
+        """The keys of a monitoring page's entry."""
+        page: dict[str, Any] = {}
+        if self.version:
+            page = {"tls_version": self.version, "tls_cipher_suite": self.cipher}
+        if self.first:
+            page["tls_first"] = True
+        return page
 
     @cached_property
     def peer_key_sha256(self) -> str:

@@ -194,6 +194,8 @@ class Carrier(asyncio.BufferedProtocol):
     async def _shake_hands(self, settings: TlsSettings) -> None:
         self._log.debug("Starting TLS client connection handshake", self.client.label)
         timer = self._loop.call_later(settings.timeout_s, self._time_out)
+        # The time for CONNECT begins behind the handshake.
+        self.client.postpone_auth_timeout(int(settings.timeout_s * 1e9))
         self._handshaking = True
         try:
             await self._loop.connect_accepted_socket(
@@ -233,6 +235,7 @@ class Carrier(asyncio.BufferedProtocol):
             self._fail("certificate not pinned")
             return
         client.tls = state
+        client.postpone_auth_timeout()
         self._log.debug("TLS handshake complete", client.label)
         self._log.debug(f"TLS version {version}, cipher suite {cipher}", client.label)
         if first:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from config.options import GLOBAL_ACCOUNT
+from server.core.tlsstate import TlsState
 from server.ops import timetext
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class Connection(Struct):
             page["stalls"] = self.stalls
         page["subscriptions"] = self.subscription_count
         page.update({key: text for key, text in optional.items() if text})
-        for key in ("tls_version", "tls_cipher_suite"):
+        for key in ("tls_version", "tls_cipher_suite", "tls_first"):
             if self.tls.get(key):
                 page[key] = self.tls[key]
         return page
@@ -117,7 +118,7 @@ def subscription_json(sub: SubInfo, cid: int) -> dict[str, Any]:
 
 
 def snapshot(client: Client, with_subscriptions: bool) -> Connection:
-    """A copy of `client` as it is now. Its `tls`, if any, is a mapping with connz's keys."""
+    """A copy of `client` as it is now."""
     return Connection(
         cid=client.cid,
         kind=client.kind,
@@ -141,6 +142,6 @@ def snapshot(client: Client, with_subscriptions: bool) -> Connection:
         version=client.version,
         user=client.user,
         account_name=client.account.name if client.account is not None else "",
-        tls=client.tls if isinstance(client.tls, dict) else {},
+        tls=client.tls.as_connz() if isinstance(client.tls, TlsState) else {},
         subscriptions=client.subscriptions() if with_subscriptions else (),
     )
