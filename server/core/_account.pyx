@@ -71,6 +71,8 @@ cdef class Account:
         message.header_size = <int> len(headers)
         message.size = <int> (len(body) - 2)
         message.tail_len = message.plain_tail_len = 0
+        self.broker.last_line_id += 1
+        message.line_id = self.broker.last_line_id
         taken = route(self.sublist, result, &message, &self.broker.random)
         chunk_release(chunk)
         self.out_msgs += taken
@@ -92,6 +94,7 @@ cdef class Account:
 
 # Its attributes are needed while it is taken down.
 @cython.no_gc_clear
+@cython.final
 cdef class PySub(Sink):
     def __init__(self, Account account, str subject, callback, str queue=""):
         cdef bytes subject_bytes = subject.encode()

@@ -9,6 +9,10 @@ from server.core._outbox cimport Chunk
 from server.wire._parser cimport Fault, Parser, PubArgs
 
 
+cdef enum:
+    HEAD_BYTES = 64
+
+
 # Why a delivery takes the long way.
 cdef enum Care:
     CARE_GONE = 1            # closed or about to be
@@ -51,13 +55,18 @@ cdef class Client(Connection):
     cdef bint pedantic
     cdef bint headers
     cdef bint no_responders
-    cdef bint pub_cleared            # the last publish line may be sent again unchecked
     cdef MatchResult* match
     cdef uint64_t match_stamp
     cdef uint32_t subs_changed
+    cdef uint64_t line_id            # of the last publish line
 
     # receiving
     cdef uint8_t care
+    # The MSG line of the last delivery: the next one is often the same.
+    cdef uint8_t head_len
+    cdef Sub* head_sub
+    cdef uint64_t head_line_id
+    cdef char[HEAD_BYTES] head
     cdef Sub** sid_table
     cdef uint32_t sid_buckets
     cdef readonly uint32_t subscription_count

@@ -147,6 +147,7 @@ cdef inline bint begins(const char* text, size_t length, const char* prefix, siz
 
 
 # Its attributes are needed while it is taken down.
+@cython.final
 @cython.no_gc_clear
 cdef class Client(Connection):
     def __init__(self, Broker broker, write=None, close_transport=None, str ip="", int port=0,
@@ -235,7 +236,7 @@ cdef class Client(Connection):
         self.account = account
         self.match = NULL
         self.match_stamp = 0
-        self.pub_cleared = False
+        self.parser.repeat_cleared = False
         account.connections += 1
         account.total_connections += 1
 
@@ -253,7 +254,7 @@ cdef class Client(Connection):
         self.max_payload = payload
         self.max_subs = subs if subs > 0 else 0
         self.parser.max_control_line = self.broker.max_control_line
-        self.pub_cleared = False
+        self.parser.repeat_cleared = False
 
     def apply_limits(self):
         """The broker's limits have changed."""
@@ -359,8 +360,9 @@ cdef class Client(Connection):
         self.set_care(CARE_ECHO, not options.echo)
         self.verbose = options.verbose
         self.pedantic = options.pedantic
+        self.head_sub = NULL
         self.headers = self.parser.headers = broker.headers and options.headers
-        self.pub_cleared = False
+        self.parser.repeat_cleared = False
         if not first:
             self.remove_all_subs()
         self.connect_label = make_label(options)
@@ -436,7 +438,7 @@ cdef class Client(Connection):
 
     cdef put_permissions(self, Permissions permissions):
         self.permissions = permissions
-        self.pub_cleared = False
+        self.parser.repeat_cleared = False
         self.set_care(CARE_DENY, False)
         self.replies = {} if permissions is not None and permissions.allows_responses else None
         self.set_care(CARE_REPLIES, self.replies is not None)
@@ -467,8 +469,6 @@ cdef class Client(Connection):
     # ---- publishing
 
     cdef int on_pub_line(self, const PubArgs* args) noexcept:
-        if args.repeat and self.pub_cleared:
-            return GO_ON
         if self.max_payload >= 0 and args.size > self.max_payload:
             self.log("error", f"maximum payload exceeded: {args.size} vs {self.max_payload}")
             self.close("Maximum Message Payload Exceeded", "Maximum Payload Violation")
@@ -483,7 +483,7 @@ cdef class Client(Connection):
         cdef const char* subject = args.subject
         cdef size_t length = args.subject_len
         cdef bint lasting = True
-        self.pub_cleared = False
+        self.parser.repeat_cleared = False
         if begins(subject, length, b"_GR_.", 5):
             return self.refuse_pub(subject[:length])
         if self.permissions is not None and self.permissions.limits_publish:
@@ -501,7 +501,7 @@ cdef class Client(Connection):
             self.send_error(f"Permissions Violation for Publish with Reply of {text}")
             self.log("error", f"Publish Violation - Reply {text}")
             return False
-        self.pub_cleared = lasting and not self.verbose and not self._trace and (
+        self.parser.repeat_cleared = lasting and not self.verbose and not self._trace and (
             not self.pedantic or subject_kind(subject, length) == SUBJECT_LITERAL)
         return True
 
@@ -518,13 +518,15 @@ cdef class Client(Connection):
         cdef Account account = self.account
         self.in_msgs += 1
         self.in_bytes += args.size
-        if not (args.repeat and self.pub_cleared):
+        if not (args.repeat and self.parser.repeat_cleared):
             if self._trace:
                 self.trace_payload("<<-", payload[:args.size], args.header_size)
             if account is None or not self.clear_pub(args):
                 return self.answer()
             if self.verbose:
                 self.send_ok()
+            self.broker.last_line_id += 1
+            self.line_id = self.broker.last_line_id
             if match_is_valid(self.match, self.match_stamp) if self.match != NULL else False:
                 if self.match.subject_len != args.subject_len or memcmp(
                         self.match.subject, args.subject, args.subject_len) != 0:
@@ -545,6 +547,7 @@ cdef class Client(Connection):
             message.header_size = args.header_size
             message.size = args.size
             message.tail_len = message.plain_tail_len = 0
+            message.line_id = self.line_id
             taken = route(account.sublist, result, &message, &self.broker.random)
             if taken:
                 account.out_msgs += taken
@@ -659,6 +662,8 @@ cdef class Client(Connection):
         self.account.sublist.remove(sub)
         self.account.subscriptions -= 1
         sub.closed = 1
+        if self.head_sub == sub:
+            self.head_sub = NULL
         self.broker.turn.bury(sub)
 
     cdef void remove_all_subs(self) noexcept:
@@ -800,44 +805,25 @@ cdef class Client(Connection):
             with_headers = False
         self.out_msgs += 1
         self.out_bytes += size
-        line = 16 + TAIL_BYTES + message.subject_len + sub.sid_len + message.reply_len
+        line = HEAD_BYTES + TAIL_BYTES + message.subject_len + sub.sid_len + message.reply_len
         begin = outbox_room(&self.out, line + (size + 2 if size < REFERENCE_MIN else 0))
         if begin == NULL:
             self.slow_pending()
             return 0
-        to = begin
-        if with_headers:
-            to[0] = c'H'
-            to += 1
-        copy_short(to, b"MSG ", 4)
-        to += 4
-        copy_short(to, message.subject, message.subject_len)
-        to += message.subject_len
-        to[0] = c' '
-        to += 1
-        copy_short(to, sub.sid, sub.sid_len)
-        to += sub.sid_len
-        to[0] = c' '
-        to += 1
-        if message.reply_len:
-            copy_short(to, message.reply, message.reply_len)
-            to += message.reply_len
-            to[0] = c' '
-            to += 1
-        if size == <size_t> message.size:
-            if message.tail_len == 0:
-                message.tail_len = build_tail(message.tail, message.header_size if with_headers else 0, size)
-            copy_short(to, message.tail, message.tail_len)
-            to += message.tail_len
+        if self.head_line_id == message.line_id and self.head_sub == sub:
+            memcpy(begin, self.head, HEAD_BYTES)
+            to = begin + self.head_len
         else:
-            if message.plain_tail_len == 0:
-                message.plain_tail_len = build_tail(message.plain_tail, 0, size)
-            copy_short(to, message.plain_tail, message.plain_tail_len)
-            to += message.plain_tail_len
+            to = write_head(begin, message, sub, size, with_headers)
+            if to - begin <= HEAD_BYTES and not sub.closed:
+                memcpy(self.head, begin, HEAD_BYTES)
+                self.head_len = <uint8_t> (to - begin)
+                self.head_sub = sub
+                self.head_line_id = message.line_id
         if self.care & CARE_TRACE:
             self.trace_delivery(begin[:to - begin - 2], payload[:size], message.header_size)
         if size < REFERENCE_MIN:
-            memcpy(to, payload, size + 2)
+            copy_short(to, payload, size + 2)
             self.out.end += (to - begin) + size + 2
         else:
             self.out.end += to - begin
@@ -942,7 +928,8 @@ cdef class Client(Connection):
     def trace(self, bint on):
         self._trace = on
         self.parser.trace = on
-        self.pub_cleared = False
+        self.parser.line_len = 0
+        self.parser.repeat_cleared = False
         self.set_care(CARE_TRACE, on)
 
     cdef trace_line(self, str text):
@@ -1007,6 +994,38 @@ cdef inline int64_t smaller(int64_t limit, int64_t other) noexcept:
     if limit < 0:
         return other
     return limit if other < 0 or limit < other else other
+
+
+cdef inline char* write_head(char* to, Msg* message, Sub* sub, size_t size, bint with_headers) noexcept nogil:
+    """The MSG or HMSG line; returns behind it."""
+    if with_headers:
+        to[0] = c'H'
+        to += 1
+    copy_short(to, b"MSG ", 4)
+    to += 4
+    copy_short(to, message.subject, message.subject_len)
+    to += message.subject_len
+    to[0] = c' '
+    to += 1
+    copy_short(to, sub.sid, sub.sid_len)
+    to += sub.sid_len
+    to[0] = c' '
+    to += 1
+    if message.reply_len:
+        copy_short(to, message.reply, message.reply_len)
+        to += message.reply_len
+        to[0] = c' '
+        to += 1
+    if size == <size_t> message.size:
+        if message.tail_len == 0:
+            message.tail_len = build_tail(
+                message.tail, message.header_size if with_headers else 0, size)
+        copy_short(to, message.tail, message.tail_len)
+        return to + message.tail_len
+    if message.plain_tail_len == 0:
+        message.plain_tail_len = build_tail(message.plain_tail, 0, size)
+    copy_short(to, message.plain_tail, message.plain_tail_len)
+    return to + message.plain_tail_len
 
 
 cdef uint8_t build_tail(char* out, int header_size, size_t size) noexcept nogil:

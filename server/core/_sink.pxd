@@ -1,4 +1,4 @@
-from libc.stdint cimport int32_t, uint8_t, uint32_t
+from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
 from server.core._outbox cimport Chunk
 from server.core._sublist cimport Sub
@@ -15,6 +15,7 @@ cdef struct Msg:
     const char* payload          # the header block, the body, and CRLF behind it
     Chunk* owner                 # of the payload's bytes; NULL: a read buffer's
     void* origin                 # the publishing Client, NULL for the server itself
+    uint64_t line_id             # equal for messages of one publish line that repeats; never 0
     uint32_t subject_len
     uint32_t reply_len
     int32_t header_size          # 0: no headers

@@ -45,6 +45,7 @@ cdef bint push(void*** items, size_t* count, size_t* capacity, void* item) noexc
 
 # Its attributes are needed while it is taken down.
 @cython.no_gc_clear
+@cython.final
 cdef class Turn:
     def __cinit__(self):
         self.phases = []

@@ -6,11 +6,15 @@ cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
-    /* Copies n bytes; the lengths of subjects and ids are short and vary, where a call costs more
-       than the copy. Needs 16 bytes of room behind both ends only for n <= 16 paths it does not take:
-       nothing outside [0, n) is touched. */
+    /* Copies n bytes by overlapping words: the lengths here are short and vary, and then a call
+       costs more than the copy. Nothing outside [0, n) is touched. */
+    typedef struct { uint64_t low, high; } martlet_pair;
     static inline void martlet_copy_short(char *to, const char *from, size_t n) {
-        if (n >= 16) { memcpy(to, from, n); return; }
+        if (n > 32) { memcpy(to, from, n); return; }
+        if (n >= 16) {
+            martlet_pair a, b; memcpy(&a, from, 16); memcpy(&b, from + n - 16, 16);
+            memcpy(to, &a, 16); memcpy(to + n - 16, &b, 16); return;
+        }
         if (n >= 8) {
             uint64_t a, b; memcpy(&a, from, 8); memcpy(&b, from + n - 8, 8);
             memcpy(to, &a, 8); memcpy(to + n - 8, &b, 8); return;

@@ -62,6 +62,7 @@ cdef struct Parser:
     bint awaiting_auth
     bint trace
     bint headers             # HPUB is allowed
+    bint repeat_cleared      # pub_line has nothing to say about a line that repeats the last one
     int32_t max_control_line
     size_t need              # how many unconsumed bytes make another call worth while
     # The last publish line: the next one is often the same.

@@ -228,7 +228,7 @@ cdef inline int finish_pub(Parser* parser, const Ops* ops, void* context, const 
     cdef int answer
     after[0] = NULL
     if have >= size + 2 and payload[size] == c'\r' and payload[size + 1] == c'\n':
-        if not parser.line_checked:
+        if not parser.line_checked and not (args.repeat and parser.repeat_cleared):
             answer = ops.pub_line(context, args)
             if answer != GO_ON:
                 return answer
@@ -244,6 +244,30 @@ cdef inline int finish_pub(Parser* parser, const Ops* ops, void* context, const 
         ops.fault(context, FAULT_PAYLOAD_END, payload + size, have - size)
         return STOP
     return GO_ON
+
+
+cdef inline const char* repeat_pubs(Parser* parser, const Ops* ops, void* context, PubArgs* args,
+                                    const char* at, const char* end, int* answer) noexcept:
+    """Publish as long as whole messages begin with the line at `at`; returns the first other byte.
+
+    `args` is left at the line that was not taken, if the last one compared equal.
+    """
+    cdef size_t line = parser.line_len
+    cdef size_t step = line + args.size + 2
+    cdef const char* tail
+    while <size_t> (end - at) >= step:
+        tail = at + step - 2
+        if tail[0] != c'\r' or tail[1] != c'\n':
+            return at
+        answer[0] = ops.pub(context, args, at + line)
+        at += step
+        if answer[0] != GO_ON or not parser.repeat_cleared or <size_t> (end - at) <= line or (
+                not martlet_same(at, parser.line_bytes, line)):
+            return at
+        args.subject += step
+        if args.reply != NULL:
+            args.reply += step
+    return at
 
 
 cdef size_t parse(Parser* parser, const Ops* ops, void* context, const char* data, size_t size,
@@ -272,6 +296,12 @@ cdef size_t parse(Parser* parser, const Ops* ops, void* context, const char* dat
             if parser.line_len and parser.line_len < end - at and martlet_same(
                     at, parser.line_bytes, parser.line_len):
                 recall_line(parser, at, &args)
+                if parser.repeat_cleared and not parser.line_checked:
+                    at = repeat_pubs(parser, ops, context, &args, at, end, answer)
+                    if answer[0] != GO_ON:
+                        return at - data
+                    if at != args.subject - parser.subject_at:
+                        continue
                 answer[0] = finish_pub(parser, ops, context, &args, at + parser.line_len, end, &after)
                 if after != NULL:
                     at = after
