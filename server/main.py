@@ -114,8 +114,17 @@ def reread_options(command: Command) -> Options:
         raise ReadError(str(error)) from error
 
 
+def allow_descriptors() -> None:
+    """Each connection is one: as many as the machine lets us have."""
+    import resource
+
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def serve(command: Command) -> int:
     options = read_options(command)
+    allow_descriptors()
 
     import uvloop
 

@@ -110,6 +110,7 @@ class TlsAcceptor:
     def on_accept(self, fd: int, ip: str, port: int) -> None:
         sock = socket.socket(fileno=fd)
         sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         carrier = Carrier(self, sock, ip, port)
         task = self.loop.create_task(carrier.open())
         # The loop keeps only a weak reference.
@@ -137,6 +138,7 @@ class Carrier(asyncio.BufferedProtocol):
             pause_transport=self._pause,
             transport_pending=self._pending,
         )
+        self.client.server_port = sock.getsockname()[1]
 
     async def open(self) -> None:
         """From accept to the first byte of the protocol."""
