@@ -7,10 +7,19 @@ from __future__ import annotations
 
 import gc
 import sys
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
-from config.flags import Command, FlagError, UsageError, parse_flags, tls_usage, usage
+from config.flags import (
+    Command,
+    FlagError,
+    UsageError,
+    parse_flags,
+    redact_arguments,
+    tls_usage,
+    usage,
+)
 from server.version import COMPAT_VERSION, MARTLET_VERSION
 
 if TYPE_CHECKING:
@@ -122,8 +131,19 @@ def allow_descriptors() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+def hide_secrets(arguments: list[str]) -> None:
+    shown = redact_arguments(arguments)
+    if shown != arguments:
+        from server.ops.processtitle import replace_arguments
+
+        # A kernel that does not let us: they stay visible, and the server starts all the same.
+        with suppress(OSError):
+            replace_arguments(arguments, shown)
+
+
 def serve(command: Command) -> int:
     options = read_options(command)
+    hide_secrets(sys.argv[1:])
     allow_descriptors()
 
     import uvloop

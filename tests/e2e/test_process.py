@@ -7,12 +7,13 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.server import MARTLET, RawClient, ServerProcess, run, wait_for
+from tests.e2e.server import MARTLET, RawClient, ServerProcess, die_with_parent, run, wait_for
 
 STAMP = r"\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6}"
 READY_MS = 300
@@ -408,6 +409,36 @@ def test_the_log_can_go_to_a_remote_syslog(tmp_path: Path) -> None:
             while b"Server is ready" not in daemon.recv(2000):
                 pass
             assert server.log() == []
+
+
+@pytest.mark.feature("2-022")
+def test_secret_flags_are_not_seen_in_the_list_of_processes(tmp_path: Path) -> None:
+    flags = ("--user", "ann", "--pass=hunter2", "--name", "left")
+    with ServerProcess(tmp_path, *flags) as server:
+        shown = Path(f"/proc/{server.pid}/cmdline").read_bytes()
+        assert b"hunter2" not in shown
+        assert b"ann" not in shown.split(b"\0")
+        assert b"martlet\0-p\0-1\0--user\0" in shown
+        with server.connect() as client:
+            client.handshake(user="ann", **{"pass": "hunter2"})
+
+
+@pytest.mark.feature("2-035")
+def test_labels_are_coloured_on_a_terminal_alone(tmp_path: Path) -> None:
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [MARTLET, "-p", "-1"], stderr=theirs, cwd=tmp_path, preexec_fn=die_with_parent
+    )
+    try:
+        seen = b""
+        while b"Server is ready" not in seen:
+            seen += os.read(ours, 4096)
+        assert b"[\x1b[32mINF\x1b[0m] Server is ready" in seen
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
+        os.close(theirs)
 
 
 def test_json_lines_on_demand(tmp_path: Path) -> None:
