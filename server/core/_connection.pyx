@@ -343,7 +343,7 @@ cdef class Connection(Sink):
         pending = outbox_pending(&self.out) + held
         self.broker.slow_consumers_deadline += 1
         self.on_slow(
-            f"Slow Consumer Detected: WriteDeadline of {self.broker.write_deadline_ns / 1e9:g}s "
+            f"Slow Consumer Detected: WriteDeadline of {duration(self.broker.write_deadline_ns)} "
             f"exceeded with {1 + (pending >> 16)} chunks of {pending} total bytes.")
         self.finish("Slow Consumer (Write Deadline)", False)
 
@@ -420,6 +420,12 @@ cdef class Connection(Sink):
     def pending_bytes(self):
         cdef size_t held = self.carrier.held(self) if self.carrier is not None and not self.closed else 0
         return outbox_pending(&self.out) + held
+
+
+cdef str duration(int64_t ns):
+    if ns < 1_000_000_000:
+        return f"{ns / 1e6:g}ms"
+    return f"{ns / 1e9:g}s"
 
 
 def live_connections() -> int:

@@ -1,6 +1,6 @@
 from server.core._broker cimport Broker
 from server.core._client cimport Client
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t
 
 from server.core._connection cimport Carrier, Connection
 
@@ -10,6 +10,7 @@ cdef class Listener:
     cdef object on_accept
     cdef int port
     cdef bint open
+    cdef int64_t retry_ns            # how long accepting pauses at its next error
 
 
 cdef class Poller(Carrier):
@@ -22,6 +23,7 @@ cdef class Poller(Carrier):
     cdef list retired                # listeners an event of this round may still name
     cdef readonly long accept_errors
     cdef bint timer_armed
+    cdef bint read_much              # in this round
 
     cdef void read_client(self, Client client) noexcept
     cdef bint read_rest(self, Client client) noexcept

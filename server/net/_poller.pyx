@@ -97,6 +97,8 @@ cdef enum:
     RUN_NS_MAX = 4000000         # then the loop's other work has its chance
     ACCEPTS_MAX = 256            # in one round
     STALL_TICK_NS = 1000000
+    ACCEPT_RETRY_MIN_NS = 10_000_000
+    ACCEPT_RETRY_MAX_NS = 1_000_000_000
     DRAIN_BYTES = 65536          # read and forgotten at a close, so that the peer is not reset
 
 
@@ -164,6 +166,7 @@ cdef class Poller(Carrier):
         listener.on_accept = on_accept
         listener.open = True
         listener.port = local_port(fd)
+        listener.retry_ns = ACCEPT_RETRY_MIN_NS
         event.events = EPOLLIN
         event.data.ptr = <void*> listener
         if epoll_ctl(self.epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0:
@@ -191,6 +194,7 @@ cdef class Poller(Carrier):
                 if not reads_more(errno) and errno != ECONNABORTED:
                     self.pause_accepting(listener, errno)
                 return
+            listener.retry_ns = ACCEPT_RETRY_MIN_NS
             ip, port = peer_address(address)
             try:
                 if listener.on_accept is not None:
@@ -201,14 +205,15 @@ cdef class Poller(Carrier):
                 self.broker.hooks.log("error", f"Accepting a connection failed: {error!r}")
 
     cdef pause_accepting(self, Listener listener, int error):
-        """No descriptors or memory: leave the backlog alone until the stall timer's next second."""
+        """No descriptors or memory: leave the backlog alone for a while, each time for longer."""
         self.accept_errors += 1
         self.broker.hooks.log("error", f"Accept error: {os.strerror(error)}")
         cdef epoll_event event
         event.events = 0
         event.data.ptr = <void*> listener
         epoll_ctl(self.epoll_fd, EPOLL_CTL_MOD, listener.fd, &event)
-        self.broker.stalled.append(PausedListener(self, listener, self.broker.clock() + 100_000_000))
+        self.broker.stalled.append(PausedListener(self, listener, self.broker.clock() + listener.retry_ns))
+        listener.retry_ns = min(2 * listener.retry_ns, <int64_t> ACCEPT_RETRY_MAX_NS)
         self.arm_stall_timer()
 
     def listen_again(self, Listener listener):
@@ -305,6 +310,8 @@ cdef class Poller(Carrier):
             client.rest = NULL
         client.stalled_ns = 0
         size = have + <size_t> got
+        if size > self.buffer_bytes // 4:
+            self.read_much = True
         used = client.consume(self.buffer, size, NULL)
         if self.broker.turn.borrower_count:
             self.broker.turn.settle()
@@ -337,6 +344,7 @@ cdef class Poller(Carrier):
                 client.finish("Client Closed" if got == 0 else "Read Error", True)
             return True
         chunk.size += got
+        self.read_much = True
         client.stalled_ns = 0
         if chunk.size >= client.parser.need:
             client.resume()
@@ -367,6 +375,7 @@ cdef class Poller(Carrier):
             if count <= 0:
                 break
             self.broker.turn.begin()
+            self.read_much = False
             for i in range(count):
                 thing = <object> events[i].data.ptr
                 if type(thing) is Client:
@@ -387,7 +396,9 @@ cdef class Poller(Carrier):
             if self.broker.stalled:
                 self.broker.run_stalls(self.broker.clock())
             self.broker.turn.run()
-            if count < EVENTS_MAX // 4 or self.broker.clock() - begin > RUN_NS_MAX:
+            # After much, more is likely to be there by now; after little, sleep.
+            if (count < EVENTS_MAX // 4 and not self.read_much) or (
+                    self.broker.clock() - begin > RUN_NS_MAX):
                 break
         self.retired = []
         if self.broker.stalled and not self.timer_armed:
