@@ -458,6 +458,7 @@ cdef class BlockHome(RecordHome):
         while self.block_count and self.blocks[self.block_count - 1].first_seq > seq:
             self.remove_block(self.block_count - 1)
         self.last_seq = seq
+        self.floor = min(self.floor, seq + 1)
         if self.block_count == 0:
             return 1
         block = self.blocks[self.block_count - 1]
@@ -1063,7 +1064,7 @@ cdef class BlockHome(RecordHome):
                 self.unindex_range(self.floor, load64(frame.payload) - 1)
                 self.apply_drop(load64(frame.payload))
         elif frame.kind == FRAME_CUT:
-            self.unindex_range(load64(frame.payload) + 1, self.last_seq)
+            self.index_stale = True
             self.apply_cut(load64(frame.payload))
         return 0
 
@@ -1071,11 +1072,13 @@ cdef class BlockHome(RecordHome):
         """Erase again; the first try may have been torn, so that the record does not hold any more."""
         cdef Record record
         cdef Block* block
-        self.unindex_range(seq, seq)
         block = self.find_block(seq)
         if self.read(seq, &record):
+            if self.indexer is not None and not self.index_stale:
+                self.indexer.unindex(&record)
             self.queue_erase(block, <uint32_t>find_slot(block, seq))
         elif block != NULL and seq >= self.floor and not block.flags & BLOCK_UNREADABLE:
+            self.index_stale = True     # its subject is not to be had any more
             self.erase_torn(block, seq)
         self.apply_forget(seq)
         self.gone.add(seq)
