@@ -34,6 +34,7 @@ cdef class Broker:
     cdef public bint headers
     cdef public bint sublist_cache
     cdef public bint no_fast_producer_stall
+    cdef public bint write_retry     # a late write that moved bytes gets another deadline
     cdef public bint auth_required
     cdef public bint trace
     cdef public bint trace_headers_only

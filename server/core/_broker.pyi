@@ -45,6 +45,7 @@ class Broker:
     headers: bool
     sublist_cache: bool
     no_fast_producer_stall: bool
+    write_retry: bool  # write_timeout: a late write that moved bytes gets another deadline
     auth_required: bool  # what new clients start with
     trace: bool  # what new clients start with
     trace_headers_only: bool

@@ -367,8 +367,10 @@ cdef class Client(Connection):
             self.remove_all_subs()
         self.connect_label = make_label(options)
         self.accepting = True
-        self.hold(HOLD_AUTH)
+        self.holds |= HOLD_AUTH
         self.ask_hook(broker.hooks.on_connect)
+        if self.holds and not self.closed:
+            self.carrier.want_read(self, False)
 
     cdef process_missing_connect(self):
         signed_in = self.ask_hook(self.broker.hooks.on_missing_connect)
@@ -760,7 +762,7 @@ cdef class Client(Connection):
         self.set_care(CARE_MARK, self.above_mark)
 
     def on_slow(self, str text):
-        self.care |= CARE_GONE
+        self.set_care(CARE_GONE, self.doom is not None)
         if self.account is not None:
             self.account.slow_consumers += 1
         self.log("info", text)

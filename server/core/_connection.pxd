@@ -26,6 +26,7 @@ cdef class PyCarrier(Carrier):
     cdef object close_call
     cdef object pause_call
     cdef object pending_call
+    cdef bint paused
 
 
 cdef enum Hold:
@@ -50,6 +51,8 @@ cdef class Connection(Sink):
     cdef size_t rest_wanted          # allocate so much, for a large payload
     cdef Timer timer
     cdef int64_t write_deadline_ns   # 0: none
+    cdef int64_t write_begin         # written when the deadline was set
+    cdef bint known_slow             # missed a deadline before and was let live
     cdef int64_t write_goal          # written by then
     cdef int64_t written
     cdef int64_t stall_until_ns

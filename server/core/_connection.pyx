@@ -81,7 +81,8 @@ cdef class PyCarrier(Carrier):
         return size
 
     cdef void want_read(self, Connection connection, bint wanted) noexcept:
-        if self.pause_call is not None:
+        if self.pause_call is not None and self.paused == wanted:
+            self.paused = not wanted
             self.pause_call(not wanted)
 
     cdef void shut(self, Connection connection) noexcept:
@@ -324,6 +325,7 @@ cdef class Connection(Sink):
             self.arm_write_deadline()
 
     cdef void arm_write_deadline(self) noexcept:
+        self.write_begin = self.written
         self.write_goal = self.written + <int64_t> outbox_pending(&self.out)
         if self.broker.write_deadline_ns > 0:
             self.write_deadline_ns = self.broker.clock() + self.broker.write_deadline_ns
@@ -342,9 +344,14 @@ cdef class Connection(Sink):
             return
         pending = outbox_pending(&self.out) + held
         self.broker.slow_consumers_deadline += 1
+        moved = self.broker.write_retry and self.written > self.write_begin
         self.on_slow(
-            f"Slow Consumer Detected: WriteDeadline of {duration(self.broker.write_deadline_ns)} "
+            f"Slow Consumer {'State' if self.known_slow else 'Detected'}: WriteDeadline of {duration(self.broker.write_deadline_ns)} "
             f"exceeded with {1 + (pending >> 16)} chunks of {pending} total bytes.")
+        if moved:
+            self.known_slow = True
+            self.arm_write_deadline()
+            return
         self.finish("Slow Consumer (Write Deadline)", False)
 
     cdef void settle(self) noexcept:
