@@ -1,19 +1,13 @@
 from collections.abc import Callable
-from typing import NamedTuple
 
 from server.core._account import Account
 from server.core._broker import Broker
 from server.core._permissions import Permissions
+from server.core._subscriber import Subscriber
+from server.core._subscriber import SubInfo as SubInfo
 from server.core.connect import ConnectOptions
 
-class SubInfo(NamedTuple):
-    subject: str
-    queue: str
-    sid: str
-    delivered: int
-    max: int  # 0: no limit
-
-class Client:
+class Client(Subscriber):
     """One client connection, whatever carries its bytes.
 
     With a descriptor (made by the poller) input and output are C. With `write` (TLS, websocket,

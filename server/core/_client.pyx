@@ -10,39 +10,33 @@ server/core/hooks.py; which error closes is the reference's behaviour.
 
 cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp
 
 from server.core._account cimport Account
 from server.core._broker cimport Broker
 from server.core._connection cimport (
     HOLD_AUTH, HOLD_STALL, Carrier, Connection, PyCarrier,
 )
-from server.core._outbox cimport Chunk, outbox_refer, outbox_room
+from server.core._outbox cimport Chunk
 from server.core._permissions cimport Permissions
 from server.core._router cimport route
-from server.core._sink cimport TAIL_BYTES, Msg
+from server.core._sink cimport Msg
 from server.core._subject cimport SUBJECT_LITERAL, subject_kind
+from server.core._subscriber cimport CARE_DENY, CARE_ECHO, CARE_GONE, CARE_REPLIES, CARE_TRACE, Subscriber
 from server.core._sublist cimport MatchResult, Sub, match_is_valid, sub_free, sub_new
-from server.wire._build cimport copy_short, put_decimal
 from server.wire._parser cimport (
     FAULT_ARGUMENTS, FAULT_CONTROL_LINE, FAULT_HEADERS, FAULT_PAYLOAD_END, FAULT_UNKNOWN_VERB,
     GO_ON, PAUSE, STOP, V_CONNECT, V_HPUB, V_INFO, V_PING, V_PONG, V_PUB, V_SUB, V_UNSUB,
     Fault, Ops, Parser, PubArgs, Verb, parse,
 )
 
-from typing import NamedTuple
-
 from server.core.connect import BEFORE_CONNECT, decode_connect, redact_secrets
+from server.core._subscriber import SubInfo
 from server.core.quote import quote
 
 cdef enum:
-    REFERENCE_MIN = 3072         # payloads from here on are not copied behind their line
-    REFERENCE_FLUSH_BYTES = 262144
     LARGE_REST = 32768           # a payload that still misses more gets a buffer of its own
     SNIPPET_MAX = 32
-    REPLIES_MAX = 65536
-    REPLIES_PRUNE = 4096
 
 cdef int64_t HOUR_NS = 3600000000000
 cdef object BEFORE = BEFORE_CONNECT
@@ -51,14 +45,6 @@ cdef dict VERB_NAMES = {
     V_PUB: "PUB", V_HPUB: "HPUB", V_SUB: "SUB", V_UNSUB: "UNSUB", V_CONNECT: "CONNECT",
     V_PING: "PING", V_PONG: "PONG",
 }
-
-
-class SubInfo(NamedTuple):
-    subject: str
-    queue: str
-    sid: str
-    delivered: int
-    max: int
 
 
 cdef int op_pub_line(void* context, const PubArgs* args) noexcept:
@@ -134,14 +120,6 @@ OPS.fault = op_fault
 OPS.line = op_line
 
 
-cdef inline uint32_t hash_sid(const char* sid, size_t length) noexcept nogil:
-    cdef uint32_t h = 2166136261u
-    cdef size_t i
-    for i in range(length):
-        h = (h ^ <uint8_t> sid[i]) * 16777619u
-    return h ^ (h >> 15)
-
-
 cdef inline bint begins(const char* text, size_t length, const char* prefix, size_t prefix_len) noexcept nogil:
     return length > prefix_len and memcmp(text, prefix, prefix_len) == 0
 
@@ -149,7 +127,7 @@ cdef inline bint begins(const char* text, size_t length, const char* prefix, siz
 # Its attributes are needed while it is taken down.
 @cython.final
 @cython.no_gc_clear
-cdef class Client(Connection):
+cdef class Client(Subscriber):
     def __init__(self, Broker broker, write=None, close_transport=None, str ip="", int port=0,
                  str kind="Client", str type="nats", pause_transport=None, transport_pending=None):
         self.broker = broker
@@ -172,13 +150,6 @@ cdef class Client(Connection):
         self.start_wall_ns = broker.wall()
         self.copy_limits()
         self.set_limits()
-
-    def __dealloc__(self):
-        cdef uint32_t i
-        cdef Sub* sub
-        if self.sid_table != NULL:
-            self.remove_all_subs()
-            free(self.sid_table)
 
     # ---- life
 
@@ -219,13 +190,6 @@ cdef class Client(Connection):
             self.log("error", f"Internal error: {error!r}")
             self.close("Internal Client")
             return None
-
-    cdef log(self, str level, str text):
-        try:
-            self.broker.hooks.log(level, text, self)
-        except Exception:
-            # A log that fails must not take a connection with it; it has its own reporting.
-            return
 
     cdef bind(self, Account account):
         """Belong to an account from now on."""
@@ -579,100 +543,7 @@ cdef class Client(Connection):
         # The account's last match may have been recycled for the reply's.
         self.match_stamp = 0
 
-    cdef bint use_reply(self, bytes subject):
-        """Spend one of the publishes that a received reply subject allows."""
-        entry = self.replies.get(subject)
-        if entry is None:
-            return False
-        entry[0] += 1
-        maximum = self.permissions.responses_max
-        if (0 < maximum < entry[0]) or (entry[1] and self.broker.clock() > entry[1]):
-            del self.replies[subject]
-            return False
-        return True
-
-    cdef note_reply(self, bytes reply):
-        cdef int64_t expires = self.permissions.responses_expires_ns
-        if self.permissions.allows_publish(reply, len(reply)):
-            return
-        self.replies.pop(reply, None)
-        self.replies[reply] = [0, self.broker.clock() + expires if expires > 0 else 0]
-        self.replies_since_prune += 1
-        if self.replies_since_prune > REPLIES_PRUNE:
-            self.prune_replies()
-
-    cdef prune_replies(self):
-        now = self.broker.clock()
-        maximum = self.permissions.responses_max
-        self.replies_since_prune = 0
-        kept = {reply: entry for reply, entry in self.replies.items()
-                if not (entry[1] and now > entry[1]) and not (0 < maximum <= entry[0])}
-        while len(kept) > REPLIES_MAX:
-            del kept[next(iter(kept))]
-        self.replies = kept
-
     # ---- subscribing
-
-    cdef Sub** find_sid(self, const char* sid, size_t sid_len) noexcept:
-        """The link that points at the subscription with this sid, or NULL."""
-        cdef uint32_t h
-        cdef Sub** link
-        if self.sid_buckets == 0:
-            return NULL
-        h = hash_sid(sid, sid_len)
-        link = &self.sid_table[h & (self.sid_buckets - 1)]
-        while link[0] != NULL:
-            if link[0].sid_hash == h and link[0].sid_len == sid_len and memcmp(
-                    link[0].sid, sid, sid_len) == 0:
-                return link
-            link = &link[0].sid_next
-        return NULL
-
-    cdef bint add_sid(self, Sub* sub) noexcept:
-        cdef uint32_t i, wanted
-        cdef Sub** bigger
-        cdef Sub* each
-        cdef Sub* following
-        if self.subscription_count >= self.sid_buckets:
-            wanted = 2 * self.sid_buckets if self.sid_buckets else 4
-            bigger = <Sub**> calloc(wanted, sizeof(Sub*))
-            if bigger == NULL:
-                return False
-            for i in range(self.sid_buckets):
-                each = self.sid_table[i]
-                while each != NULL:
-                    following = each.sid_next
-                    each.sid_next = bigger[each.sid_hash & (wanted - 1)]
-                    bigger[each.sid_hash & (wanted - 1)] = each
-                    each = following
-            free(self.sid_table)
-            self.sid_table = bigger
-            self.sid_buckets = wanted
-        sub.sid_hash = hash_sid(sub.sid, sub.sid_len)
-        i = sub.sid_hash & (self.sid_buckets - 1)
-        sub.sid_next = self.sid_table[i]
-        self.sid_table[i] = sub
-        self.subscription_count += 1
-        return True
-
-    cdef void remove_sub(self, Sub* sub) noexcept:
-        cdef Sub** link = self.find_sid(sub.sid, sub.sid_len)
-        if link == NULL:
-            return
-        link[0] = sub.sid_next
-        self.subscription_count -= 1
-        self.account.sublist.remove(sub)
-        self.account.subscriptions -= 1
-        sub.closed = 1
-        if self.head_sub == sub:
-            self.head_sub = NULL
-        self.broker.turn.bury(sub)
-
-    cdef void remove_all_subs(self) noexcept:
-        cdef uint32_t i
-        for i in range(self.sid_buckets):
-            while self.sid_table[i] != NULL:
-                self.remove_sub(self.sid_table[i])
 
     cdef int on_sub(self, const char* subject, size_t subject_len, const char* queue,
                     size_t queue_len, const char* sid, size_t sid_len) noexcept:
@@ -735,141 +606,6 @@ cdef class Client(Connection):
         if self.verbose:
             self.send_ok()
         return self.answer()
-
-    def subscriptions(self):
-        cdef uint32_t i
-        cdef Sub* sub
-        found = []
-        for i in range(self.sid_buckets):
-            sub = self.sid_table[i]
-            while sub != NULL:
-                found.append(SubInfo(
-                    sub.subject[:sub.subject_len].decode("utf-8", "replace"),
-                    sub.queue[:sub.queue_len].decode("utf-8", "replace") if sub.queue_len else "",
-                    sub.sid[:sub.sid_len].decode("utf-8", "replace"), sub.delivered, sub.max))
-                sub = sub.sid_next
-        return found
-
-    # ---- receiving
-
-    cdef void set_care(self, uint8_t why, bint on) noexcept:
-        if on:
-            self.care |= why
-        else:
-            self.care &= <uint8_t> ~why
-
-    def on_mark(self):
-        self.set_care(CARE_MARK, self.above_mark)
-
-    def on_slow(self, str text):
-        self.set_care(CARE_GONE, self.doom is not None)
-        if self.account is not None:
-            self.account.slow_consumers += 1
-        self.log("info", text)
-
-    cdef bint careful_deliver(self, Msg* message, Sub* sub) noexcept:
-        """Whether the message may be queued, with everything that is rarely the case."""
-        cdef Client producer
-        if self.closed or self.doom is not None:
-            return False
-        if self.care & CARE_ECHO and message.origin == <void*> self:
-            return False
-        if self.care & CARE_DENY and self.permissions.denies_delivery(
-                message.subject, message.subject_len, sub.queue, sub.queue_len):
-            return False
-        if self.care & CARE_MARK and message.origin != NULL:
-            if self.broker.no_fast_producer_stall:
-                return False
-            producer = <Client> message.origin
-            if producer is not self and not producer.holds:
-                producer.stall(<int64_t> self.pending_bytes >= self.max_pending)
-                self.stalls += 1
-                self.broker.stalls += 1
-        if self.care & CARE_REPLIES and message.reply_len:
-            self.note_reply(message.reply[:message.reply_len])
-        return True
-
-    cdef int deliver(self, Msg* message, Sub* sub) noexcept:
-        cdef const char* payload = message.payload
-        cdef size_t size = message.size
-        cdef size_t line
-        cdef char* begin
-        cdef char* to
-        cdef bint with_headers = message.header_size > 0
-        if self.care and not self.careful_deliver(message, sub):
-            return 0
-        sub.delivered += 1
-        if sub.max and sub.delivered >= sub.max:
-            self.remove_sub(sub)
-        if with_headers and not self.headers:
-            payload += message.header_size
-            size -= message.header_size
-            with_headers = False
-        self.out_msgs += 1
-        self.out_bytes += size
-        line = HEAD_BYTES + TAIL_BYTES + message.subject_len + sub.sid_len + message.reply_len
-        begin = outbox_room(&self.out, line + (size + 2 if size < REFERENCE_MIN else 0))
-        if begin == NULL:
-            self.slow_pending()
-            return 0
-        if self.head_line_id == message.line_id and self.head_sub == sub:
-            memcpy(begin, self.head, HEAD_BYTES)
-            to = begin + self.head_len
-        else:
-            to = write_head(begin, message, sub, size, with_headers)
-            if to - begin <= HEAD_BYTES and not sub.closed:
-                memcpy(self.head, begin, HEAD_BYTES)
-                self.head_len = <uint8_t> (to - begin)
-                self.head_sub = sub
-                self.head_line_id = message.line_id
-        if self.care & CARE_TRACE:
-            self.trace_delivery(begin[:to - begin - 2], payload[:size], message.header_size)
-        if size < REFERENCE_MIN:
-            copy_short(to, payload, size + 2)
-            self.out.end += (to - begin) + size + 2
-        else:
-            self.out.end += to - begin
-            if not outbox_refer(&self.out, payload, size + 2, message.owner):
-                self.slow_pending()
-                return 0
-            if message.owner == NULL and not self.borrowing:
-                self.borrowing = True
-                self.broker.turn.add_borrower(self)
-            if self.out.reference_bytes > REFERENCE_FLUSH_BYTES:
-                self.after_put()
-        if not self.dirty:
-            self.mark_dirty()
-        if <int64_t> (self.out.end - self.out.start) > self.early_mark:
-            self.after_put()
-        return 1
-
-    # ---- output
-
-    cdef void send_ok(self) noexcept:
-        if self._trace:
-            self.trace_line("->> [OK]")
-        self.put(b"+OK\r\n", 5)
-
-    def send(self, bytes data):
-        self.put(data, len(data))
-
-    def send_info(self, bytes info_json):
-        self.send(b"INFO " + info_json + b" \r\n")
-
-    def send_error(self, str text):
-        if self._trace:
-            self.trace_line(f"->> [-ERR {text}]")
-        self.send(f"-ERR '{text}'\r\n".encode("utf-8", "surrogateescape"))
-
-    def close(self, str reason, str error=""):
-        if self.closed:
-            return
-        if error:
-            self.send_error(error)
-        self.finish(reason, True)
-
-    def flush(self):
-        self.write_out()
 
     # ---- time
 
@@ -934,9 +670,6 @@ cdef class Client(Connection):
         self.parser.repeat_cleared = False
         self.set_care(CARE_TRACE, on)
 
-    cdef trace_line(self, str text):
-        self.log("trace", text)
-
     cdef trace_operation(self, int verb, bytes args):
         name = VERB_NAMES.get(verb)
         if name is None:
@@ -945,24 +678,6 @@ cdef class Client(Connection):
             args = redact_secrets(args)
         text = args.decode("utf-8", "replace")
         self.trace_line(f"<<- [{name} {text}]" if args else f"<<- [{name}]")
-
-    cdef trace_payload(self, str arrow, bytes payload, int header_size):
-        limit = self.broker.max_traced_msg_len
-        if self.broker.trace_headers_only:
-            if header_size <= 0:
-                return
-            payload = payload[:max(header_size - 4, 0)]
-        if not payload:
-            return
-        if limit > 0 and len(payload) > limit:
-            text = quote(payload[:limit])
-            self.trace_line(f'{arrow} MSG_PAYLOAD: [{text[:len(text) - 1]}..."]')
-        else:
-            self.trace_line(f"{arrow} MSG_PAYLOAD: [{quote(payload)}]")
-
-    cdef trace_delivery(self, bytes line, bytes payload, int header_size):
-        self.trace_line(f"->> [{line.decode('utf-8', 'replace')}]")
-        self.trace_payload("->>", payload, header_size if self.headers else 0)
 
     # ---- what is shown
 
@@ -996,51 +711,6 @@ cdef inline int64_t smaller(int64_t limit, int64_t other) noexcept:
     if limit < 0:
         return other
     return limit if other < 0 or limit < other else other
-
-
-cdef inline char* write_head(char* to, Msg* message, Sub* sub, size_t size, bint with_headers) noexcept nogil:
-    """The MSG or HMSG line; returns behind it."""
-    if with_headers:
-        to[0] = c'H'
-        to += 1
-    copy_short(to, b"MSG ", 4)
-    to += 4
-    copy_short(to, message.subject, message.subject_len)
-    to += message.subject_len
-    to[0] = c' '
-    to += 1
-    copy_short(to, sub.sid, sub.sid_len)
-    to += sub.sid_len
-    to[0] = c' '
-    to += 1
-    if message.reply_len:
-        copy_short(to, message.reply, message.reply_len)
-        to += message.reply_len
-        to[0] = c' '
-        to += 1
-    if size == <size_t> message.size:
-        if message.tail_len == 0:
-            message.tail_len = build_tail(
-                message.tail, message.header_size if with_headers else 0, size)
-        copy_short(to, message.tail, message.tail_len)
-        return to + message.tail_len
-    if message.plain_tail_len == 0:
-        message.plain_tail_len = build_tail(message.plain_tail, 0, size)
-    copy_short(to, message.plain_tail, message.plain_tail_len)
-    return to + message.plain_tail_len
-
-
-cdef uint8_t build_tail(char* out, int header_size, size_t size) noexcept nogil:
-    """The sizes and CRLF that end a MSG or HMSG line."""
-    cdef char* to = out
-    if header_size > 0:
-        to += put_decimal(to, <uint32_t> header_size)
-        to[0] = c' '
-        to += 1
-    to += put_decimal(to, <uint32_t> size)
-    to[0] = c'\r'
-    to[1] = c'\n'
-    return <uint8_t> (to + 2 - out)
 
 
 cdef bint is_json_object(bytes text):
