@@ -38,6 +38,14 @@ def sides(outcome: Outcome, result: Result) -> list[float | None]:
     return [rounded(value) for value in outcome.values(result.row.key)]
 
 
+def details(outcome: Outcome, result: Result) -> dict[str, float | None]:
+    """All that the generator told of the best round."""
+    if not outcome.values(result.row.key):
+        return {}
+    best = outcome.best_round(result.row.key, result.row.better)
+    return {key: rounded(value) for key, value in best.items()}
+
+
 def noise(result: Result) -> float | None:
     """What other programs took of one core while the best rounds ran, the worse of the two."""
     shares = [
@@ -62,6 +70,8 @@ def line(result: Result, scale: Scale, peer: Program) -> Line:
         "peer_cpu_ns": rounded(cpu_ns(result.peer)),
         "martlet_rounds": sides(result.martlet, result),
         "peer_rounds": sides(result.peer, result),
+        "martlet_best": details(result.martlet, result),
+        "peer_best": details(result.peer, result),
         "noise": rounded(noise(result)),
         "machine": machine(),
         "mode": f"{build_mode()}, {scale.name}",
