@@ -92,6 +92,7 @@ fuzz: build  ## fuzz the client protocol for SECONDS=60 with clang's libFuzzer a
 
 docs: build  ## write docs/configuration.md anew from the tables of options
 	$(PY) -m tests.configuration_page
+	$(PY) -m tests.error_table
 
 clean:  ## remove what the build made, but not the environment
 	rm -rf build dist *.egg-info $$(find config raft server storage -name '*.so' -o -name '*.c' -not -path './bench/*')

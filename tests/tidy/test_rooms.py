@@ -19,6 +19,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "server.core": ("config.limits", "server.wire", *SHARED),
     "server.net": ("config", "server.core", "server.wire", *SHARED),
     "server.auth": ("config", "server.core", *SHARED),
+    "server.jetstream": ("config", "server.core", "server.wire", "storage", *SHARED),
     "server.ops": ("config", "server.core", "server.net", *SHARED),
     "server.clock": (),
     "server.version": (),

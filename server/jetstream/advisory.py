@@ -1,0 +1,62 @@
+"""Events about streams and the API, made only when somebody listens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from server.core._account import Account
+from server.jetstream.gojson import encode
+from server.jetstream.gotime import time_text
+
+if TYPE_CHECKING:
+    from server.jetstream.engine import Engine
+    from server.jetstream.stream import Stream
+
+PREFIX: Final = "$JS.EVENT.ADVISORY"
+TYPE_PREFIX: Final = "io.nats.jetstream.advisory.v1"
+ID_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+ID_LENGTH: Final = 22
+
+
+class Advisories:
+    """Sends the events of one engine."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def event_id(self) -> str:
+        raw = self._engine.random.token_bytes(ID_LENGTH)
+        return "".join(ID_DIGITS[byte % len(ID_DIGITS)] for byte in raw)
+
+    def send(self, account: Account, subject: str, kind: str, body: dict[str, Any]) -> None:
+        if not account.has_interest(subject):
+            return
+        event = {
+            "type": f"{TYPE_PREFIX}.{kind}",
+            "id": self.event_id(),
+            "timestamp": time_text(self._engine.now_ns()),
+            **body,
+        }
+        if self._engine.domain:
+            event["domain"] = self._engine.domain
+        account.publish(subject, payload=encode(event))
+
+    def stream_action(self, stream: Stream, what: str, action: str) -> None:
+        subject = f"{PREFIX}.STREAM.{what}.{stream.name}"
+        body = {"stream": stream.name, "action": action}
+        self.send(stream.account, subject, "stream_action", body)
+
+    def api_audit(self, account: Account, subject: str, request: bytes, response: bytes) -> None:
+        about = f"{PREFIX}.API"
+        if not account.has_interest(about):
+            return
+        body = {
+            "server": self._engine.server_name,
+            "client": {"acc": account.name},
+            "subject": subject,
+            "request": request.decode("utf-8", "replace"),
+            "response": response.decode(),
+        }
+        if not body["request"]:
+            del body["request"]
+        self.send(account, about, "api_audit", body)

@@ -1,0 +1,257 @@
+"""JetStream of one server: which accounts have it, their limits and use, all streams by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from config.options import AccountJetStreamOptions, JetStreamOptions, Options
+from server.clock import Clock, Random
+from server.core._account import Account
+from server.core._broker import Broker
+from server.core.subject import overlaps
+from server.jetstream import errors, validate
+from server.jetstream.advisory import Advisories
+from server.jetstream.apierror import ApiError
+from server.jetstream.config import StreamConfig, adopt_required_level
+from server.jetstream.stores import Stores, StoreUnavailable
+from server.jetstream.stream import OpenIngest, Stream
+
+UNLIMITED = AccountJetStreamOptions()
+
+
+@dataclass(slots=True)
+class ApiCounts:
+    total: int = 0
+    errors: int = 0
+
+
+class JetStreamAccount:
+    """One account's streams, limits and counters."""
+
+    def __init__(self, account: Account, limits: AccountJetStreamOptions) -> None:
+        self.account = account
+        self.name = account.name
+        self.limits = limits
+        self.streams: dict[str, Stream] = {}
+        self.api = ApiCounts()
+
+    def used_bytes(self, storage: str) -> int:
+        return sum(s.store.bytes for s in self.streams.values() if s.config.storage == storage)
+
+    def reserved_bytes(self, storage: str, but: str = "") -> int:
+        """What the streams' max_bytes promise together, `but` left out."""
+        return sum(
+            stream.config.max_bytes
+            for stream in self.streams.values()
+            if stream.config.storage == storage
+            and stream.config.max_bytes > 0
+            and stream.name != but
+        )
+
+    def overlapping(self, subjects: list[str], but: Stream | None = None) -> bool:
+        return any(
+            overlaps(mine, theirs)
+            for stream in self.streams.values()
+            if stream is not but
+            for theirs in stream.config.subjects
+            for mine in subjects
+        )
+
+    def matching(self, subject: str) -> list[Stream]:
+        """The streams that hear something of `subject`, by name; all when it is empty."""
+        found = (
+            self.streams.values()
+            if not subject
+            else [
+                stream
+                for stream in self.streams.values()
+                if any(overlaps(own, subject) for own in stream.config.subjects)
+            ]
+        )
+        return sorted(found, key=lambda stream: stream.name)
+
+
+class Engine:
+    """All of JetStream but the API's words. `open_ingest` makes what hears a stream's subjects."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        options: Options,
+        *,
+        server_name: str,
+        clock: Clock,
+        random: Random,
+        stores: Stores,
+        open_ingest: OpenIngest | None = None,
+        warn: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.broker = broker
+        self.server_name = server_name
+        self.clock = clock
+        self.random = random
+        self.stores = stores
+        self.warn = warn
+        self.accounts: dict[str, JetStreamAccount] = {}
+        self.api = ApiCounts()
+        self._open_ingest = open_ingest
+        self.apply(options)
+        self.advisories = Advisories(self)
+
+    def apply(self, options: Options) -> None:
+        """Takes the limits of the options; called again after a reload."""
+        self.options: JetStreamOptions = options.jetstream
+        self.domain = options.jetstream.domain
+        wanted = {a.name: a.jetstream for a in options.accounts if a.jetstream is not None}
+        if not options.accounts:
+            wanted = {self.broker.default_account.name: UNLIMITED}
+        for name, limits in wanted.items():
+            known = self.accounts.get(name)
+            if known is None:
+                self.accounts[name] = JetStreamAccount(self.broker.account(name), limits)
+            else:
+                known.limits = limits
+        for name in [name for name in self.accounts if name not in wanted]:
+            for stream in self.accounts.pop(name).streams.values():
+                stream.close()
+
+    def recover(self) -> None:
+        """Brings back every stream that the stores know."""
+        for found in self.stores.recover():
+            owner = self.accounts.get(found.account)
+            if owner is None:
+                self.warn(
+                    f"Stream '{found.account} > {found.config.name}' is kept but not served: "
+                    "its account has no JetStream"
+                )
+                continue
+            stream = Stream(
+                self, owner.account, found.config, found.store, found.created_ns, self._open_ingest
+            )
+            owner.streams[stream.name] = stream
+            stream.start()
+
+    def random_below(self, bound: int) -> int:
+        return self.random.below(bound)
+
+    def now_ns(self) -> int:
+        return self.clock.wall_ns()
+
+    def streams(self) -> Iterator[Stream]:
+        for owner in self.accounts.values():
+            yield from owner.streams.values()
+
+    def reserved_bytes(self, storage: str) -> int:
+        return sum(owner.reserved_bytes(storage) for owner in self.accounts.values())
+
+    def max_bytes(self, storage: str) -> int:
+        options = self.options
+        return options.max_memory_bytes if storage == "memory" else options.max_store_bytes
+
+    # The life of a stream
+
+    def create(self, owner: JetStreamAccount, asked: StreamConfig, pedantic: bool) -> Stream:
+        """A new stream, or the one that already is exactly so. ApiError when it may not be."""
+        self._check_room(owner, asked)
+        config = validate.check_config(asked, self.surroundings(owner), pedantic)
+        if config.num_replicas > 1:
+            raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
+        known = owner.streams.get(config.name)
+        if known is not None:
+            adopt_required_level(config, known.config)
+            if config != known.config:
+                raise errors.STREAM_NAME_EXIST()
+            return known
+        self.check_limits(owner, config, owner.reserved_bytes(config.storage, config.name))
+        validate.check_filters(config)
+        if owner.overlapping(config.subjects):
+            raise errors.STREAM_SUBJECT_OVERLAP()
+        return self._open(owner, config)
+
+    def _open(self, owner: JetStreamAccount, config: StreamConfig) -> Stream:
+        created_ns = self.now_ns()
+        try:
+            store = self.stores.create(owner.name, config, created_ns)
+        except (StoreUnavailable, OSError) as error:
+            self.warn(f"Stream create failed for '{owner.name} > {config.name}': {error}")
+            raise errors.STREAM_CREATE(err=f"error creating store for stream: {error}") from error
+        stream = Stream(self, owner.account, config, store, created_ns, self._open_ingest)
+        owner.streams[config.name] = stream
+        stream.start()
+        self.advisories.stream_action(stream, "CREATED", "create")
+        return stream
+
+    def update(
+        self, owner: JetStreamAccount, stream: Stream, asked: StreamConfig, pedantic: bool
+    ) -> None:
+        """Other settings for a stream that lives. ApiError when they may not be."""
+        old = stream.config
+        config = validate.check_update(old, asked, self.surroundings(owner), pedantic)
+        self._check_growth(owner, old, config)
+        if owner.overlapping(config.subjects, stream):
+            raise errors.STREAM_SUBJECT_OVERLAP()
+        self.stores.save(owner.name, config, stream.created_ns)
+        stream.update(config)
+        self.advisories.stream_action(stream, "UPDATED", "modify")
+
+    def delete(self, owner: JetStreamAccount, stream: Stream) -> None:
+        stream.close()
+        del owner.streams[stream.name]
+        self.stores.remove(owner.name, stream.config, stream.store)
+        self.advisories.stream_action(stream, "DELETED", "delete")
+
+    def close(self) -> None:
+        for stream in self.streams():
+            stream.close()
+
+    # Limits
+
+    def surroundings(self, owner: JetStreamAccount) -> validate.Surroundings:
+        def config_of(name: str) -> StreamConfig | None:
+            found = owner.streams.get(name)
+            return found.config if found is not None else None
+
+        return validate.Surroundings(
+            limits=owner.limits,
+            duplicate_window_max_ns=self.options.max_duplicate_window_ns,
+            config_of=config_of,
+        )
+
+    def _check_room(self, owner: JetStreamAccount, asked: StreamConfig) -> None:
+        """The limits that are asked before anything else, on what was sent."""
+        others = sum(1 for name in owner.streams if name != asked.name)
+        if 0 < owner.limits.max_streams <= others:
+            raise errors.MAXIMUM_STREAMS_LIMIT()
+        reserved = owner.reserved_bytes(asked.storage, asked.name)
+        self.check_limits(owner, asked, reserved)
+
+    def _check_growth(self, owner: JetStreamAccount, old: StreamConfig, new: StreamConfig) -> None:
+        grown = max(max(new.max_bytes, 0) - max(old.max_bytes, 0), 0)
+        rest = max(new.max_bytes - grown, 0)
+        reserved = owner.reserved_bytes(new.storage, new.name) + rest
+        self.check_limits(owner, new, reserved, grown)
+
+    def check_limits(
+        self,
+        owner: JetStreamAccount,
+        config: StreamConfig,
+        reserved_bytes: int,
+        added_bytes: int | None = None,
+    ) -> None:
+        """Whether the account and this server have room for what the stream may use."""
+        limits, storage = owner.limits, config.storage
+        if 0 < limits.max_consumers < config.max_consumers:
+            raise errors.MAXIMUM_CONSUMERS_LIMIT()
+        added = config.max_bytes if added_bytes is None else added_bytes
+        added = 1 if added < 0 else added
+        refused: Callable[[], ApiError]
+        if storage == "memory":
+            most, refused = limits.max_memory_bytes, errors.MEMORY_RESOURCES_EXCEEDED
+        else:
+            most, refused = limits.max_store_bytes, errors.STORAGE_RESOURCES_EXCEEDED
+        if most >= 0 and reserved_bytes + added > most:
+            raise refused()
+        server_most = self.max_bytes(storage)
+        if server_most >= 0 and self.reserved_bytes(storage) + added > server_most:
+            raise refused()

@@ -1,0 +1,55 @@
+"""Where a stream's messages are kept: the port, and the part of it that memory answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from server.jetstream.config import StreamConfig
+from server.jetstream.stream import store_limits
+from storage.memstore import open_memory_store
+from storage.ports import StreamStore
+
+
+class StoreUnavailable(Exception):
+    """No store of this kind can be opened; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A stream that was found at the start."""
+
+    account: str
+    config: StreamConfig
+    created_ns: int
+    store: StreamStore
+
+
+class Stores(Protocol):
+    """Opens, keeps and removes the stores of streams, and remembers their configurations."""
+
+    def create(self, account: str, config: StreamConfig, created_ns: int) -> StreamStore: ...
+    def save(self, account: str, config: StreamConfig, created_ns: int) -> None: ...
+    def remove(self, account: str, config: StreamConfig, store: StreamStore) -> None: ...
+    def recover(self) -> Iterable[Recovered]: ...
+
+
+class MemoryStores:
+    """Streams that live as long as the process."""
+
+    def create(self, account: str, config: StreamConfig, created_ns: int) -> StreamStore:
+        if config.storage != "memory":
+            raise StoreUnavailable(
+                "this server keeps streams in memory only: ask for storage memory"
+            )
+        return open_memory_store(store_limits(config), config.first_seq)
+
+    def save(self, account: str, config: StreamConfig, created_ns: int) -> None:
+        """Nothing outlives the process."""
+
+    def remove(self, account: str, config: StreamConfig, store: StreamStore) -> None:
+        """The messages go with the last reference."""
+
+    def recover(self) -> Iterable[Recovered]:
+        return ()

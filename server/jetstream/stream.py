@@ -1,0 +1,192 @@
+"""One stream: its configuration, its store, its subscriptions and its life.
+
+The ingest (`_ingest.StreamSink`) hears the subjects and stores; this object tells it the rules and
+is told what was stored. Nothing here is called for each message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from server.core._account import Account, PySub
+from server.core.transform import SubjectTransform
+from server.jetstream.config import StreamConfig
+from storage.ports import Discard, StoredMessage, StoreLimits, StreamState, StreamStore
+
+if TYPE_CHECKING:
+    from server.jetstream.engine import Engine
+
+
+class Ingest(Protocol):
+    """What a stream asks of its ingest."""
+
+    def subscribe(self, subjects: Sequence[str]) -> None:
+        """Hear exactly these subjects from now on."""
+
+    def configure(self) -> None:
+        """The stream's configuration changed: read it again."""
+
+    def close(self) -> None:
+        """Hear nothing any more; what is waiting for durability is answered no more."""
+
+
+OpenIngest = Callable[["Stream"], Ingest]
+
+
+@dataclass(frozen=True, slots=True)
+class PublishLimits:
+    """What a publish is checked against, beside the store's own limits. -1: no limit."""
+
+    message_bytes_max: int
+    duplicate_window_ns: int
+    no_ack: bool
+    sealed: bool
+    allow_rollup: bool
+    allow_ttl: bool
+    allow_counter: bool
+    allow_schedules: bool
+    allow_atomic: bool
+    allow_batched: bool
+    deny_purge: bool
+    marker_ttl_ns: int
+
+
+class Stream:
+    """A stream of one account. `store` has its messages, `durable_seq` is the last one to show.
+
+    The ingest moves `durable_seq` through `on_stored`; a store in memory is durable at once.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        account: Account,
+        config: StreamConfig,
+        store: StreamStore,
+        created_ns: int,
+        open_ingest: OpenIngest | None,
+    ) -> None:
+        self.engine = engine
+        self.account = account
+        self.config = config
+        self.store = store
+        self.created_ns = created_ns
+        self.closed = False
+        self.durable_seq = store.state().last_seq
+        self.transform = input_transform(config, engine.random_below)
+        self.republish = republish_transform(config, engine.random_below)
+        self.interest: list[Callable[[int, int], None]] = []
+        self._subs: list[PySub] = []
+        self.ingest = open_ingest(self) if open_ingest is not None else None
+
+    @property
+    def name(self) -> str:
+        return self.config.name
+
+    def start(self) -> None:
+        """Hear the stream's subjects."""
+        if self.ingest is not None:
+            self.ingest.subscribe(self.config.subjects)
+
+    def limits(self) -> PublishLimits:
+        config = self.config
+        return PublishLimits(
+            message_bytes_max=config.max_msg_size,
+            duplicate_window_ns=config.duplicate_window,
+            no_ack=config.no_ack,
+            sealed=config.sealed,
+            allow_rollup=config.allow_rollup_hdrs,
+            allow_ttl=config.allow_msg_ttl,
+            allow_counter=config.allow_msg_counter,
+            allow_schedules=config.allow_msg_schedules,
+            allow_atomic=config.allow_atomic,
+            allow_batched=config.allow_batched,
+            deny_purge=config.deny_purge,
+            marker_ttl_ns=config.subject_delete_marker_ttl,
+        )
+
+    def on_stored(self, first: int, last: int) -> None:
+        """Messages `first` to `last` are durable: they may be shown from now on."""
+        self.durable_seq = max(self.durable_seq, last)
+        for tell in self.interest:
+            tell(first, last)
+
+    def update(self, config: StreamConfig) -> None:
+        """Live with another configuration; it was checked."""
+        self.config = config
+        self.transform = input_transform(config, self.engine.random_below)
+        self.republish = republish_transform(config, self.engine.random_below)
+        self.store.set_limits(store_limits(config))
+        self.store.enforce()
+        if self.ingest is not None:
+            self.ingest.configure()
+            self.ingest.subscribe(config.subjects)
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        if self.ingest is not None:
+            self.ingest.close()
+
+    # Reading and removing; the caller has checked sealed and the deny flags.
+
+    def state(self, deleted: bool = False) -> StreamState:
+        return self.store.state(deleted)
+
+    def purge(self, filters: str, seq: int, keep: int) -> int:
+        purged = self.store.purge(filters or None, seq, keep)
+        self.durable_seq = max(self.durable_seq, self.store.state().last_seq)
+        return purged
+
+    def delete_message(self, seq: int, erase: bool) -> bool:
+        return self.store.delete(seq, erase)
+
+    def message(self, seq: int) -> StoredMessage | None:
+        """The message with this sequence, if it is durable."""
+        return self._visible(self.store.load(seq))
+
+    def next_message(self, seq: int, subject: str) -> StoredMessage | None:
+        return self._visible(self.store.load_next(seq, subject))
+
+    def last_message(self, subject: str) -> StoredMessage | None:
+        found = self.store.load_last(subject)
+        if found is not None and found.seq > self.durable_seq:
+            found = self.store.load_previous(self.durable_seq, subject)
+        return found
+
+    def _visible(self, found: StoredMessage | None) -> StoredMessage | None:
+        return found if found is not None and found.seq <= self.durable_seq else None
+
+
+def store_limits(config: StreamConfig) -> StoreLimits:
+    return StoreLimits(
+        messages_max=config.max_msgs,
+        bytes_max=config.max_bytes,
+        age_max_ns=config.max_age,
+        messages_per_subject_max=config.max_msgs_per_subject,
+        discard=Discard(config.discard),
+        discard_new_per_subject=config.discard_new_per_subject,
+        allow_ttl=config.allow_msg_ttl,
+        marker_ttl_ns=config.subject_delete_marker_ttl,
+    )
+
+
+def input_transform(
+    config: StreamConfig, random_below: Callable[[int], int]
+) -> SubjectTransform | None:
+    wanted = config.subject_transform
+    if wanted is None or not wanted.dest:
+        return None
+    return SubjectTransform(wanted.src, wanted.dest, random_below=random_below)
+
+
+def republish_transform(
+    config: StreamConfig, random_below: Callable[[int], int]
+) -> SubjectTransform | None:
+    wanted = config.republish
+    if wanted is None or not wanted.dest:
+        return None
+    return SubjectTransform(wanted.src, wanted.dest, random_below=random_below)
