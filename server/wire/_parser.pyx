@@ -246,157 +246,181 @@ cdef inline int finish_pub(Parser* parser, const Ops* ops, void* context, const 
     return GO_ON
 
 
-cdef inline const char* repeat_pubs(Parser* parser, const Ops* ops, void* context, PubArgs* args,
-                                    const char* at, const char* end, int* answer) noexcept:
-    """Publish as long as whole messages begin with the line at `at`; returns the first other byte.
+# Where a parse stands.
+cdef struct Scan:
+    const char* at
+    const char* end
+    int answer
 
-    `args` is left at the line that was not taken, if the last one compared equal.
-    """
-    cdef size_t line = parser.line_len
-    cdef size_t step = line + args.size + 2
+
+cdef inline bint repeats_line(const Parser* parser, const char* at, const char* end) noexcept nogil:
+    return <size_t> (end - at) > parser.line_len and martlet_same(
+        at, parser.line_bytes, parser.line_len)
+
+
+cdef inline bint take_repeats(Parser* parser, const Ops* ops, void* context, Scan* scan) noexcept:
+    """The fast lane: the last publish line again, as often as it comes. False: more is needed."""
+    cdef PubArgs args
     cdef const char* tail
-    while <size_t> (end - at) >= step:
-        tail = at + step - 2
+    cdef const char* after
+    cdef size_t line = parser.line_len
+    cdef size_t step
+    recall_line(parser, scan.at, &args)
+    step = line + args.size + 2
+    while parser.repeat_cleared and <size_t> (scan.end - scan.at) >= step:
+        tail = scan.at + step - 2
         if tail[0] != c'\r' or tail[1] != c'\n':
-            return at
-        answer[0] = ops.pub(context, args, at + line)
-        at += step
-        if answer[0] != GO_ON or not parser.repeat_cleared or <size_t> (end - at) <= line or (
-                not martlet_same(at, parser.line_bytes, line)):
-            return at
+            break
+        scan.answer = ops.pub(context, &args, scan.at + line)
+        scan.at += step
+        if scan.answer != GO_ON or not repeats_line(parser, scan.at, scan.end):
+            return True
         args.subject += step
         if args.reply != NULL:
             args.reply += step
-    return at
+    scan.answer = finish_pub(parser, ops, context, &args, scan.at + line, scan.end, &after)
+    if after != NULL:
+        scan.at = after
+        return True
+    # Incomplete: take the verb and leave the arguments, as the general way does.
+    parser.verb = V_HPUB if args.header_size >= 0 else V_PUB
+    scan.at += parser.subject_at
+    want_payload(parser, line - parser.subject_at, args.size, scan.end - scan.at)
+    return False
+
+
+cdef inline void want_payload(Parser* parser, size_t line, size_t size, size_t have) noexcept:
+    """With the payload's first byte behind its end at hand, only one more is missing."""
+    parser.need = line + size + 1
+    if parser.need <= have:
+        parser.need += 1
+
+
+cdef inline bint take_verb(Parser* parser, const Ops* ops, void* context, Scan* scan) noexcept:
+    cdef Verb verb = V_NONE
+    cdef int matched
+    if scan.end - scan.at >= 4 and martlet_load32(scan.at) == martlet_load32(b"PUB "):
+        parser.verb = V_PUB
+        scan.at += 4
+        return True
+    matched = match_verb(scan.at, scan.end - scan.at, &verb)
+    if matched == MATCH_PARTIAL:
+        return False
+    if matched == MATCH_NONE:
+        ops.fault(context, FAULT_UNKNOWN_VERB, scan.at, scan.end - scan.at)
+        scan.answer = STOP
+        return False
+    parser.verb = <uint8_t> verb
+    scan.at += matched
+    return True
+
+
+cdef bint take_word(Parser* parser, const Ops* ops, void* context, Scan* scan) noexcept:
+    """PING, PONG and +OK: whatever follows on the line is forgotten as it comes."""
+    cdef int verb = parser.verb
+    scan.at = skip_line(scan.at, scan.end)
+    if scan.at == NULL:
+        scan.at = scan.end
+        return False
+    parser.verb = V_NONE
+    if parser.trace:
+        ops.line(context, <Verb> verb, NULL, 0)
+    if verb != V_OK:
+        scan.answer = ops.ping(context) if verb == V_PING else ops.pong(context)
+    return True
+
+
+cdef inline bint fault(const Ops* ops, void* context, Scan* scan, Fault kind, size_t size) noexcept:
+    ops.fault(context, kind, scan.at, size)
+    scan.answer = STOP
+    return False
+
+
+cdef bint take_pub(Parser* parser, const Ops* ops, void* context, Scan* scan,
+                   const char* newline, size_t line_size, const char* data) noexcept:
+    cdef PubArgs args
+    cdef const char* after
+    cdef const char* begin = scan.at
+    cdef bint with_headers = parser.verb == V_HPUB
+    cdef size_t verb_size = 5 if with_headers else 4
+    if with_headers and not parser.headers:
+        return fault(ops, context, scan, FAULT_HEADERS, line_size)
+    if not parse_pub_args(begin, line_size, with_headers, &args):
+        return fault(ops, context, scan, FAULT_ARGUMENTS, line_size)
+    args.repeat = False
+    parser.line_len = 0
+    scan.answer = finish_pub(parser, ops, context, &args, newline + 1, scan.end, &after)
+    if after == NULL:
+        want_payload(parser, newline + 1 - begin, args.size, scan.end - begin)
+        return False
+    parser.verb = V_NONE
+    scan.at = after
+    # Only a line seen whole and in its plain form can be compared with the next one.
+    if not parser.trace and <size_t> (begin - data) >= verb_size and (newline - 1)[0] == c'\r' and (
+            (begin - 1)[0] == c' ' and (begin - 2)[0] == c'B'):
+        remember_line(parser, begin - verb_size, newline + 1 - begin + verb_size, &args)
+    return True
+
+
+cdef bint take_line(Parser* parser, const Ops* ops, void* context, Scan* scan,
+                    const char* data) noexcept:
+    """The arguments of a verb that has some, and a payload if it has one."""
+    cdef int verb = parser.verb
+    cdef size_t size = 0
+    cdef const char* begin
+    cdef const char* newline
+    while not parser.line_checked and scan.at < scan.end and is_blank(scan.at[0]):
+        scan.at += 1
+    begin = scan.at
+    newline = find_line_end(begin, scan.end, &size)
+    if newline == NULL:
+        size = scan.end - begin
+        # A CR at the end may belong to the line's end; it does not count.
+        if size and (scan.end - 1)[0] == c'\r':
+            size -= 1
+    if size > <size_t> parser.max_control_line:
+        return fault(ops, context, scan, FAULT_CONTROL_LINE, size)
+    if newline == NULL:
+        return False
+    if parser.trace and not parser.line_checked:
+        ops.line(context, <Verb> verb, begin, size)
+    if verb == V_PUB or verb == V_HPUB:
+        return take_pub(parser, ops, context, scan, newline, size, data)
+    parser.verb = V_NONE
+    scan.at = newline + 1
+    scan.answer = dispatch_line(parser, ops, context, verb, begin, size)
+    return True
 
 
 cdef size_t parse(Parser* parser, const Ops* ops, void* context, const char* data, size_t size,
                   int* answer) noexcept:
-    cdef const char* at = data
-    cdef const char* end = data + size
-    cdef const char* begin       # of the arguments
-    cdef const char* newline
-    cdef const char* after
-    cdef size_t line_size = 0
-    cdef PubArgs args
-    cdef int verb, matched
-    cdef Verb named = V_NONE
+    cdef Scan scan
+    scan.at = data
+    scan.end = data + size
+    scan.answer = GO_ON
     answer[0] = GO_ON
     if size < parser.need:
         return 0
     parser.need = 0
-    while at < end:
-        verb = parser.verb
-        if verb == V_NONE:
-            if parser.awaiting_auth and at[0] != c'C' and at[0] != c'c':
-                answer[0] = ops.not_connect(context)
-                if answer[0] != GO_ON:
-                    return at - data
-            # The fast lane: the same publish line as before.
-            if parser.line_len and parser.line_len < end - at and martlet_same(
-                    at, parser.line_bytes, parser.line_len):
-                recall_line(parser, at, &args)
-                if parser.repeat_cleared and not parser.line_checked:
-                    at = repeat_pubs(parser, ops, context, &args, at, end, answer)
-                    if answer[0] != GO_ON:
-                        return at - data
-                    if at != args.subject - parser.subject_at:
-                        continue
-                answer[0] = finish_pub(parser, ops, context, &args, at + parser.line_len, end, &after)
-                if after != NULL:
-                    at = after
-                    if answer[0] != GO_ON:
-                        return at - data
-                    continue
-                if answer[0] != GO_ON:
-                    return at - data
-                # Incomplete: leave the arguments and take the verb, as the general way does.
-                parser.need = <size_t> (parser.line_len - parser.subject_at) + args.size + 1
-                if parser.need <= <size_t> (end - at) - parser.subject_at:
-                    parser.need += 1
-                parser.verb = V_HPUB if args.header_size >= 0 else V_PUB
-                at += parser.subject_at
-                return at - data
-            if end - at >= 4 and martlet_load32(at) == martlet_load32(b"PUB "):
-                verb = V_PUB
-                at += 4
-            else:
-                matched = match_verb(at, end - at, &named)
-                if matched == MATCH_PARTIAL:
-                    return at - data
-                if matched == MATCH_NONE:
-                    ops.fault(context, FAULT_UNKNOWN_VERB, at, end - at)
-                    answer[0] = STOP
-                    return at - data
-                verb = named
-                at += matched
-            parser.verb = <uint8_t> verb
-        if verb == V_PING or verb == V_PONG or verb == V_OK:
-            at = skip_line(at, end)
-            if at == NULL:
-                return size
-            parser.verb = V_NONE
-            if parser.trace:
-                ops.line(context, <Verb> verb, NULL, 0)
-            if verb == V_OK:
+    while scan.at < scan.end and scan.answer == GO_ON:
+        if parser.verb == V_NONE:
+            if parser.awaiting_auth and scan.at[0] != c'C' and scan.at[0] != c'c':
+                scan.answer = ops.not_connect(context)
+                if scan.answer != GO_ON:
+                    break
+            if parser.line_len and repeats_line(parser, scan.at, scan.end):
+                if not take_repeats(parser, ops, context, &scan):
+                    break
                 continue
-            answer[0] = ops.ping(context) if verb == V_PING else ops.pong(context)
-            if answer[0] != GO_ON:
-                return at - data
-            continue
-        if not parser.line_checked:
-            while at < end and is_blank(at[0]):
-                at += 1
-        begin = at
-        newline = find_line_end(begin, end, &line_size)
-        if newline == NULL:
-            line_size = end - begin
-            # A CR at the end may belong to the line's end; it does not count.
-            if line_size and (end - 1)[0] == c'\r':
-                line_size -= 1
-        if line_size > <size_t> parser.max_control_line:
-            ops.fault(context, FAULT_CONTROL_LINE, begin, line_size)
-            answer[0] = STOP
-            return begin - data
-        if newline == NULL:
-            return begin - data
-        if verb == V_PUB or verb == V_HPUB:
-            if parser.trace and not parser.line_checked:
-                ops.line(context, <Verb> verb, begin, line_size)
-            if verb == V_HPUB and not parser.headers:
-                ops.fault(context, FAULT_HEADERS, begin, line_size)
-                answer[0] = STOP
-                return begin - data
-            if not parse_pub_args(begin, line_size, verb == V_HPUB, &args):
-                ops.fault(context, FAULT_ARGUMENTS, begin, line_size)
-                answer[0] = STOP
-                return begin - data
-            args.repeat = False
-            parser.line_len = 0
-            answer[0] = finish_pub(parser, ops, context, &args, newline + 1, end, &after)
-            if after == NULL:
-                parser.need = <size_t> (newline + 1 - begin) + <size_t> args.size + 1
-                if parser.need <= <size_t> (end - begin):
-                    parser.need += 1
-                return begin - data
-            parser.verb = V_NONE
-            # Only a line seen whole and in its plain form can be compared with the next one.
-            if not parser.trace and begin - data >= 4 and (newline - 1)[0] == c'\r':
-                matched = 5 if verb == V_HPUB else 4
-                if begin - data >= matched and (begin - 1)[0] == c' ' and (begin - 2)[0] == c'B':
-                    remember_line(parser, begin - matched, newline + 1 - begin + matched, &args)
-            at = after
-            if answer[0] != GO_ON:
-                return at - data
-            continue
-        parser.verb = V_NONE
-        if parser.trace:
-            ops.line(context, <Verb> verb, begin, line_size)
-        at = newline + 1
-        answer[0] = dispatch_line(parser, ops, context, verb, begin, line_size)
-        if answer[0] != GO_ON:
-            return at - data
-    return at - data
+            if not take_verb(parser, ops, context, &scan):
+                break
+        if parser.verb == V_PING or parser.verb == V_PONG or parser.verb == V_OK:
+            if not take_word(parser, ops, context, &scan):
+                break
+        elif not take_line(parser, ops, context, &scan, data):
+            break
+    answer[0] = scan.answer
+    return scan.at - data
 
 
 cdef int record_pub_line(void* context, const PubArgs* args) noexcept:

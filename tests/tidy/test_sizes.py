@@ -12,15 +12,14 @@ SLACK_LINES = 80  # how far below its ratchet something may be before the ratche
 
 # Ratchets: what is over the bound today. A number may only get smaller; then make it so here.
 LONG_FILES = {
-    "server/core/_client.pyx": 1100,
+    "server/core/_client.pyx": 735,
     "server/core/_sublist.pyx": 790,
     "storage/_blockhome.pyx": 1340,
     "storage/_index.pyx": 900,
     "storage/_store.pyx": 900,
 }
 LONG_FUNCTIONS = {
-    "server/core/_client.pyx:deliver": 72,
-    "server/wire/_parser.pyx:parse": 125,
+    "server/core/_subscriber.pyx:deliver": 72,
 }
 # Take a name out as soon as its .pyi exists.
 WITHOUT_TYPES = {"storage/_expiry.pyx", "storage/_index.pyx", "storage/_spans.pyx"}
