@@ -375,8 +375,8 @@ cdef bint take_line(Parser* parser, const Ops* ops, void* context, Scan* scan,
     newline = find_line_end(begin, scan.end, &size)
     if newline == NULL:
         size = scan.end - begin
-        # A CR at the end may belong to the line's end; it does not count.
-        if size and (scan.end - 1)[0] == c'\r':
+        # Measured as it will be with its end, however the line is cut into reads.
+        if size > 1 and memchr(begin + 1, c'\r', size - 1) != NULL:
             size -= 1
     if size > <size_t> parser.max_control_line:
         return fault(ops, context, scan, FAULT_CONTROL_LINE, size)
