@@ -29,6 +29,7 @@ from server.net.info import base_info
 from server.net.listener import ListenError, join_host_port, listening_urls, split_host_port
 from server.net.tls import TlsError
 from server.ops.closed import ClosedConnections
+from server.ops.events import ServerEvents
 from server.ops.lameduck import LameDuck
 from server.ops.logging import Logger
 from server.ops.openlog import LogOpenError, reopen_log
@@ -118,6 +119,7 @@ class App:
         self._listener: ClientListener | None = None
         self._http: HttpServer | None = None
         self._ports_file = ""
+        self._events = ServerEvents(self)
 
     # Start
 
@@ -261,6 +263,7 @@ class App:
         if self._stopping:
             return
         self._stopping = True
+        self._events.shutdown()
         self.logger.notice("Initiating Shutdown...")
         if self._listener is not None:
             self._listener.stop()
@@ -272,6 +275,7 @@ class App:
             return
         self.logger.notice("Entering lame duck mode, stop accepting new clients")
         self.lame_duck = self.broker.lame_duck = True
+        self._events.lame_duck()
         if self._listener is not None:
             self._listener.stop()
         clients = list(self.broker.clients.values())

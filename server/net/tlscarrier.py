@@ -128,7 +128,6 @@ class Carrier(asyncio.BufferedProtocol):
         self._settings = acceptor.settings
         self._socket = sock
         self._transport: asyncio.Transport | None = None
-        self._handshaking = False
         self.client = Client(
             acceptor.broker,
             write=self._write,
@@ -141,7 +140,14 @@ class Carrier(asyncio.BufferedProtocol):
         self.client.server_port = sock.getsockname()[1]
 
     async def open(self) -> None:
-        """From accept to the first byte of the protocol."""
+        """From accept to the first byte of the protocol. Owns the socket until then."""
+        try:
+            await self._open()
+        finally:
+            if self._transport is None:
+                self._socket.close()
+
+    async def _open(self) -> None:
         client, settings = self.client, self._settings
         first = settings.first
         if first and settings.fallback_s:
@@ -198,7 +204,6 @@ class Carrier(asyncio.BufferedProtocol):
         timer = self._loop.call_later(settings.timeout_s, self._time_out)
         # The time for CONNECT begins behind the handshake.
         self.client.postpone_auth_timeout(int(settings.timeout_s * 1e9))
-        self._handshaking = True
         try:
             await self._loop.connect_accepted_socket(
                 lambda: self,
@@ -213,7 +218,6 @@ class Carrier(asyncio.BufferedProtocol):
                 self._fail(describe(error))
         finally:
             timer.cancel()
-            self._handshaking = False
 
     def _time_out(self) -> None:
         self._log.debug("TLS handshake timeout", self.client.label)
@@ -257,11 +261,10 @@ class Carrier(asyncio.BufferedProtocol):
     def _close(self) -> None:
         transport = self._transport
         if transport is None:
-            # A handshake under way ends with an error when its socket is shut down.
+            # Whatever `open` is waiting for ends now, and then it closes the socket. Closing here
+            # would give the descriptor to somebody else while the loop still watches it.
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)
-            if not self._handshaking:
-                self._socket.close()
         elif transport.get_write_buffer_size() > LINGER_BYTES_MAX:
             transport.abort()
         else:

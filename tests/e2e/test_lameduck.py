@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import socket
 import time
@@ -73,3 +74,26 @@ def test_an_interrupt_ends_it_early(tmp_path: Path) -> None:
         server.signal(signal.SIGINT)
         assert client.line() == ""
         assert server.wait_exit() == 0
+
+
+@pytest.mark.feature("7-010", "7-020")
+def test_the_system_account_hears_of_it(tmp_path: Path) -> None:
+    config = CONFIG + "accounts { $SYS { users = [ { user: admin, password: s } ] } }\n"
+    with ServerProcess(tmp_path, "--name", "n1", config=config) as server:
+        with server.connect() as admin:
+            info = admin.handshake(user="admin", **{"pass": "s"})
+            admin.send("SUB $SYS.SERVER.*.* 1\r\nPING\r\n")
+            admin.expect("PONG")
+            server.signal(signal.SIGUSR2)
+            server.wait_log("Entering lame duck mode")
+            server.signal(signal.SIGINT)
+            subjects = []
+            while len(subjects) < 2:
+                line = admin.expect("MSG ")
+                event = json.loads(admin.line())
+                if line.split()[1].rpartition(".")[2] in ("LAMEDUCK", "SHUTDOWN"):
+                    subjects.append(line.split()[1])
+                    assert (event["name"], event["id"]) == ("n1", info["server_id"])
+            prefix = f"$SYS.SERVER.{info['server_id']}"
+            assert subjects == [f"{prefix}.LAMEDUCK", f"{prefix}.SHUTDOWN"]
+            assert admin.line() == ""

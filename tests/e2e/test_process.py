@@ -245,7 +245,10 @@ def test_a_wrong_configuration_does_not_start(tmp_path: Path) -> None:
 def test_the_command_answers_to_the_name_of_a_link(tmp_path: Path) -> None:
     link = tmp_path / "nats-server"
     link.symlink_to(MARTLET)
-    assert run("-v", command=str(link)).stdout.startswith("nats-server: v2.")
+    assert re.fullmatch(r"nats-server: v2\.\d+\.\d+\n", run("-v", command=str(link)).stdout)
+    assert run("-h", command=str(link)).stdout.startswith("\nUsage: nats-server [options]")
+    done = run("--signal", "reload", command=str(link))
+    assert (done.returncode, done.stderr.startswith("nats-server: ")) == (1, True)
     args = ("--ports_file_dir", str(tmp_path))
     with ServerProcess(tmp_path, *args, command=str(link)) as server:
         assert (tmp_path / f"nats-server_{server.pid}.ports").exists()
