@@ -54,6 +54,7 @@ cdef class Client(Subscriber):
 
     cdef int on_pub_line(self, const PubArgs* args) noexcept
     cdef int on_pub(self, const PubArgs* args, const char* payload) noexcept
+    cdef void find_match(self, const PubArgs* args) noexcept
     cdef bint clear_pub(self, const PubArgs* args) noexcept
     cdef int on_sub(self, const char* subject, size_t subject_len, const char* queue,
                     size_t queue_len, const char* sid, size_t sid_len) noexcept

@@ -453,7 +453,7 @@ cdef class Client(Subscriber):
         if begins(subject, length, b"_GR_.", 5):
             return self.refuse_pub(subject[:length])
         if self.permissions is not None and self.permissions.limits_publish:
-            if not self.permissions.allows_publish(subject, length):
+            if not self.permissions.allows_matched(self.match, self.account.sublist):
                 if self.replies is None or not self.use_reply(subject[:length]):
                     return self.refuse_pub(subject[:length])
                 lasting = False
@@ -477,6 +477,12 @@ cdef class Client(Subscriber):
         self.log("error", f"Publish Violation - Subject {text}")
         return False
 
+    cdef void find_match(self, const PubArgs* args) noexcept:
+        """The last match if it still holds, else the trie's. A stamp of 0 asks for the trie's."""
+        if not match_is_valid(self.match, self.match_stamp):
+            self.match = self.account.sublist.match(args.subject, args.subject_len)
+            self.match_stamp = self.match.stamp
+
     cdef int on_pub(self, const PubArgs* args, const char* payload) noexcept:
         cdef MatchResult* result
         cdef Msg message
@@ -487,21 +493,21 @@ cdef class Client(Subscriber):
         if not (args.repeat and self.parser.repeat_cleared):
             if self._trace:
                 self.trace_payload("<<-", payload[:args.size], args.header_size)
-            if account is None or not self.clear_pub(args):
+            if account is None:
+                return self.answer()
+            result = self.match
+            if result == NULL or result.subject_len != args.subject_len or memcmp(
+                    result.subject, args.subject, args.subject_len) != 0:
+                self.match_stamp = 0
+            self.find_match(args)
+            if not self.clear_pub(args):
                 return self.answer()
             if self.verbose:
                 self.send_ok()
             self.broker.last_line_id += 1
             self.line_id = self.broker.last_line_id
-            if match_is_valid(self.match, self.match_stamp) if self.match != NULL else False:
-                if self.match.subject_len != args.subject_len or memcmp(
-                        self.match.subject, args.subject, args.subject_len) != 0:
-                    self.match_stamp = 0
+        self.find_match(args)
         result = self.match
-        if result == NULL or not match_is_valid(result, self.match_stamp):
-            result = account.sublist.match(args.subject, args.subject_len)
-            self.match = result
-            self.match_stamp = result.stamp
         if result.plain_count or result.group_count:
             message.subject = args.subject
             message.subject_len = args.subject_len

@@ -1,6 +1,6 @@
-from libc.stdint cimport int64_t
+from libc.stdint cimport int64_t, uint64_t
 
-from server.core._sublist cimport Sub, Sublist
+from server.core._sublist cimport MatchResult, Sub, Sublist
 
 
 cdef class Rules:
@@ -13,7 +13,20 @@ cdef class Rules:
     cdef bint overlaps(self, const char* subject, size_t length) noexcept
 
 
+cdef enum:
+    DECISIONS = 1024             # remembered at a time, once a user publishes
+
+
+# What was decided about the subject of a match. The match's stamp says whether it still is the same.
+cdef struct Decision:
+    const MatchResult* match
+    uint64_t stamp
+    bint allowed
+
+
 cdef class Permissions:
+    cdef Decision* decisions
+    cdef Sublist decided_for         # whose matches; kept, so that none of its addresses comes again
     cdef readonly object pub_allow, pub_deny, sub_allow, sub_deny
     cdef readonly int64_t responses_max, responses_expires_ns
     cdef Rules pub_allowed_rules, pub_denied_rules       # None: no such list
@@ -21,6 +34,8 @@ cdef class Permissions:
     cdef readonly bint limits_publish
     cdef readonly bint allows_responses
 
+    # The same by the account's match for the subject, which stands for it without its bytes.
+    cdef bint allows_matched(self, const MatchResult* match, Sublist owner) noexcept
     cdef bint allows_publish(self, const char* subject, size_t length) noexcept
     cdef bint allows_subscribe(self, const char* subject, size_t length,
                                const char* queue, size_t queue_len) noexcept

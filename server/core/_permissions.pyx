@@ -6,8 +6,8 @@ by all connections of the user; a decision that was made before costs one look-u
 object. Deny beats allow. An entry for a queue (`subject queue`) speaks about that queue only.
 """
 
-from libc.stdint cimport uint32_t
-from libc.stdlib cimport free, realloc
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcmp
 
 from server.core._subject cimport (
@@ -99,6 +99,25 @@ cdef class Permissions:
             self.sub_denied_rules = compile_rules(sub_deny, True)
         self.limits_publish = self.pub_allowed_rules is not None or self.pub_denied_rules is not None
         self.allows_responses = responses_max != 0
+
+    def __dealloc__(self):
+        free(self.decisions)
+
+    cdef bint allows_matched(self, const MatchResult* match, Sublist owner) noexcept:
+        cdef Decision* decision
+        if self.decided_for is not owner:
+            free(self.decisions)
+            self.decisions = <Decision*> calloc(DECISIONS, sizeof(Decision))
+            self.decided_for = owner
+        if self.decisions == NULL or match.stamp == 0:
+            return self.allows_publish(match.subject, match.subject_len)
+        # Stamps count up, so that matches made one after another do not meet in one place.
+        decision = &self.decisions[match.stamp & (DECISIONS - 1)]
+        if decision.stamp != match.stamp or decision.match != match:
+            decision.allowed = self.allows_publish(match.subject, match.subject_len)
+            decision.match = match
+            decision.stamp = match.stamp
+        return decision.allowed
 
     cdef bint allows_publish(self, const char* subject, size_t length) noexcept:
         if self.pub_allowed_rules is not None and not self.pub_allowed_rules.matches(subject, length):
