@@ -6,10 +6,11 @@ It answers to the name that it is started by: a link called `nats-server` to it 
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from config.flags import (
     Command,
@@ -39,6 +40,8 @@ class MainError(Exception):
 
 def main() -> int:
     gc.disable()
+    # Until the server handles it, an interrupt just ends the process: no traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     name = sys.argv[0].rpartition("/")[2] or "martlet"
     try:
         return carry_out(parse_flags(sys.argv[1:], name))
@@ -159,11 +162,21 @@ def serve(command: Command) -> int:
     except LogOpenError as error:
         raise MainError(str(error)) from error
     loop = uvloop.new_event_loop()
+    loop.set_exception_handler(partial(log_exception, logger))
     try:
         loop.run_until_complete(run(command, options, loop, logger))
     finally:
         loop.close()
     return 0
+
+
+def log_exception(logger: Logger, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """An error that nobody caught costs the callback it came from, not the server."""
+    import traceback
+
+    error = context.get("exception")
+    lines = traceback.format_exception(error) if isinstance(error, BaseException) else []
+    logger.error(f"Internal error: {context.get('message')}\n{''.join(lines)}".rstrip())
 
 
 async def run(

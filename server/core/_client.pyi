@@ -3,8 +3,8 @@ from collections.abc import Callable
 from server.core._account import Account
 from server.core._broker import Broker
 from server.core._permissions import Permissions
-from server.core._subscriber import Subscriber
 from server.core._subscriber import SubInfo as SubInfo
+from server.core._subscriber import Subscriber
 from server.core.connect import ConnectOptions
 
 class Client(Subscriber):
