@@ -2,29 +2,17 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from server.core._account cimport Account
 from server.core._outbox cimport Chunk
+from server.core._peer cimport Peer
 from server.core._permissions cimport Permissions
 from server.core._sublist cimport MatchResult
-from server.core._subscriber cimport Subscriber
 from server.wire._parser cimport Fault, Parser, PubArgs
 
 
-cdef class Client(Subscriber):
+cdef class Client(Peer):
     cdef Parser parser
-    cdef readonly uint64_t cid
-    cdef readonly str kind
-    cdef readonly str type
-    cdef readonly str ip
-    cdef readonly int port
-    cdef public int server_port
     cdef public bytes nonce
-    cdef readonly object options
     cdef readonly bint connected
     cdef public bint auth_required
-    cdef readonly str user
-    cdef public str user_label
-    cdef public object auth
-    cdef public object tls
-    cdef str connect_label
     cdef readonly int64_t max_payload
     cdef readonly int64_t max_subs
     cdef int64_t user_max_payload, user_max_subs
@@ -42,14 +30,6 @@ cdef class Client(Subscriber):
     cdef uint64_t line_id            # of the last publish line
     cdef Chunk* reading_from         # whose bytes are being parsed; NULL: a read buffer's
 
-    # time
-    cdef int64_t auth_deadline_ns
-    cdef int64_t ping_at_ns
-    cdef int64_t ping_sent_ns
-    cdef int pings_out
-    cdef readonly int64_t rtt_ns
-    cdef int64_t last_active_ns
-
     cdef readonly int64_t in_msgs, in_bytes
 
     cdef int on_pub_line(self, const PubArgs* args) noexcept
@@ -60,7 +40,6 @@ cdef class Client(Subscriber):
                     size_t queue_len, const char* sid, size_t sid_len) noexcept
     cdef int on_unsub(self, const char* sid, size_t sid_len, int64_t maximum) noexcept
     cdef int answer(self) noexcept
-    cdef ask_hook(self, hook)
     cdef bind(self, Account account)
     cdef process_fault(self, Fault fault, bytes near)
     cdef process_info(self, bytes json)
@@ -72,6 +51,4 @@ cdef class Client(Subscriber):
     cdef bint refuse_pub(self, bytes subject)
     cdef void send_no_responders(self, const PubArgs* args) noexcept
     cdef refuse_sub(self, bytes subject, bytes queue, bytes sid)
-    cdef set_first_ping(self, int64_t now)
-    cdef run_ping_timer(self, int64_t now)
     cdef trace_operation(self, int verb, bytes args)

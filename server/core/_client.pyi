@@ -2,12 +2,13 @@ from collections.abc import Callable
 
 from server.core._account import Account
 from server.core._broker import Broker
+from server.core._peer import Peer
 from server.core._permissions import Permissions
 from server.core._subscriber import SubInfo as SubInfo
 from server.core._subscriber import Subscriber
 from server.core.connect import ConnectOptions
 
-class Client(Subscriber):
+class Client(Peer):
     """One client connection, whatever carries its bytes.
 
     With a descriptor (made by the poller) input and output are C. With `write` (TLS, websocket,

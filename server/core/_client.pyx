@@ -18,11 +18,12 @@ from server.core._connection cimport (
     HOLD_AUTH, HOLD_STALL, Carrier, Connection, PyCarrier,
 )
 from server.core._outbox cimport Chunk
+from server.core._peer cimport Peer
 from server.core._permissions cimport Permissions
 from server.core._router cimport route
 from server.core._sink cimport Msg
 from server.core._subject cimport SUBJECT_LITERAL, subject_kind
-from server.core._subscriber cimport CARE_DENY, CARE_ECHO, CARE_GONE, CARE_REPLIES, CARE_TRACE, Subscriber
+from server.core._subscriber cimport CARE_DENY, CARE_ECHO, CARE_GONE, CARE_REPLIES, CARE_TRACE
 from server.core._sublist cimport MatchResult, Sub, match_is_valid, sub_free, sub_new
 from server.wire._parser cimport (
     FAULT_ARGUMENTS, FAULT_CONTROL_LINE, FAULT_HEADERS, FAULT_PAYLOAD_END, FAULT_UNKNOWN_VERB,
@@ -38,7 +39,6 @@ cdef enum:
     LARGE_REST = 32768           # a payload that still misses more gets a buffer of its own
     SNIPPET_MAX = 32
 
-cdef int64_t HOUR_NS = 3600000000000
 cdef object BEFORE = BEFORE_CONNECT
 cdef frozenset VERB_NAMES_UNTRACED = frozenset((V_INFO,))
 cdef dict VERB_NAMES = {
@@ -127,7 +127,7 @@ cdef inline bint begins(const char* text, size_t length, const char* prefix, siz
 # Its attributes are needed while it is taken down.
 @cython.final
 @cython.no_gc_clear
-cdef class Client(Subscriber):
+cdef class Client(Peer):
     def __init__(self, Broker broker, write=None, close_transport=None, str ip="", int port=0,
                  str kind="Client", str type="nats", pause_transport=None, transport_pending=None):
         self.broker = broker
@@ -182,14 +182,6 @@ cdef class Client(Subscriber):
         self.ping_at_ns = self.start_ns + broker.ping_interval_ns
         self.trace = self._trace
         self.set_timer()
-
-    cdef ask_hook(self, hook):
-        try:
-            return hook(self)
-        except Exception as error:
-            self.log("error", f"Internal error: {error!r}")
-            self.close("Internal Client")
-            return None
 
     cdef bind(self, Account account):
         """Belong to an account from now on."""
@@ -329,7 +321,7 @@ cdef class Client(Subscriber):
         self.parser.repeat_cleared = False
         if not first:
             self.remove_all_subs()
-        self.connect_label = make_label(options)
+        self.describe(options)
         self.accepting = True
         self.holds |= HOLD_AUTH
         self.ask_hook(broker.hooks.on_connect)
@@ -613,55 +605,6 @@ cdef class Client(Subscriber):
             self.send_ok()
         return self.answer()
 
-    # ---- time
-
-    cdef int64_t next_deadline(self) noexcept:
-        cdef int64_t soonest = self.ping_at_ns
-        if self.auth_deadline_ns and (not soonest or self.auth_deadline_ns < soonest):
-            soonest = self.auth_deadline_ns
-        if self.write_deadline_ns and (not soonest or self.write_deadline_ns < soonest):
-            soonest = self.write_deadline_ns
-        return soonest
-
-    cdef set_first_ping(self, int64_t now):
-        cdef int64_t delay = min(self.broker.first_ping_ns, self.broker.ping_interval_ns)
-        delay += <int64_t> (self.broker.random_fraction() * (delay / 5))
-        self.ping_at_ns = now + delay
-        self.set_timer()
-
-    cdef void on_timer(self, int64_t now_ns) noexcept:
-        if self.auth_deadline_ns and now_ns >= self.auth_deadline_ns:
-            self.auth_deadline_ns = 0
-            self.log("debug", "Authentication Timeout")
-            self.close("Authentication Timeout", "Authentication Timeout")
-            return
-        self.check_write_deadline(now_ns)
-        if not self.closed and self.ping_at_ns and now_ns >= self.ping_at_ns:
-            self.run_ping_timer(now_ns)
-        self.set_timer()
-
-    cdef run_ping_timer(self, int64_t now):
-        cdef int64_t interval = self.broker.ping_interval_ns
-        cdef bint needs_rtt = self.rtt_ns == 0 or self.ping_sent_ns == 0 or (
-            now - self.ping_sent_ns > HOUR_NS)
-        self.ping_at_ns = now + interval
-        self.log("debug", "Client Ping Timer")
-        if now - self.last_in_ns < interval and not needs_rtt:
-            self.log("debug", "Delaying PING due to remote client data or ping "
-                     f"{(now - self.last_in_ns + 500_000_000) // 1_000_000_000}s ago")
-            return
-        if self.pings_out + 1 > self.broker.ping_max:
-            self.log("debug", "Stale Client Connection - Closing")
-            self.broker.stale_connections += 1
-            self.put(b"-ERR 'Stale Connection'\r\n", 25)
-            self.finish("Stale Connection", True)
-            return
-        self.pings_out += 1
-        self.ping_sent_ns = now
-        if self._trace:
-            self.trace_line("->> [PING]")
-        self.put(b"PING\r\n", 6)
-
     # ---- trace
 
     @property
@@ -685,32 +628,6 @@ cdef class Client(Subscriber):
         text = args.decode("utf-8", "replace")
         self.trace_line(f"<<- [{name} {text}]" if args else f"<<- [{name}]")
 
-    # ---- what is shown
-
-    @property
-    def label(self):
-        plain = f"{self.ip}:{self.port} - cid:{self.cid}"
-        who = self.user_label or self.user
-        account = f"{self.account.name}/{who}" if who and self.account is not None else ""
-        parts = [f'"{each}"' for each in (self.connect_label, account) if each]
-        return " - ".join([plain, *parts])
-
-    @property
-    def name(self):
-        return self.options.name
-
-    @property
-    def lang(self):
-        return self.options.lang
-
-    @property
-    def version(self):
-        return self.options.version
-
-    @property
-    def last_activity_wall_ns(self):
-        return self.broker.wall() - (self.broker.clock() - self.last_active_ns)
-
 
 cdef inline int64_t smaller(int64_t limit, int64_t other) noexcept:
     """The tighter of two limits, where -1 is none."""
@@ -726,12 +643,6 @@ cdef bint is_json_object(bytes text):
         return isinstance(msgspec.json.decode(text), dict)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return False
-
-
-cdef str make_label(options):
-    """`v<version>:<lang>:<name>` without the parts that are missing."""
-    parts = [f"v{options.version}" if options.version else "", options.lang, options.name]
-    return ":".join(part for part in parts if part)
 
 
 cdef str sub_violation(bytes subject, bytes queue):

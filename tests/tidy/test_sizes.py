@@ -12,7 +12,7 @@ SLACK_LINES = 80  # how far below its ratchet something may be before the ratche
 
 # Ratchets: what is over the bound today. A number may only get smaller; then make it so here.
 LONG_FILES = {
-    "server/core/_client.pyx": 735,
+    "server/core/_client.pyx": 650,
     "server/core/_sublist.pyx": 790,
     "storage/_blockhome.pyx": 1340,
     "storage/_index.pyx": 900,

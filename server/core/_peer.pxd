@@ -1,0 +1,30 @@
+from libc.stdint cimport int64_t, uint64_t
+
+from server.core._subscriber cimport Subscriber
+
+
+cdef class Peer(Subscriber):
+    cdef readonly uint64_t cid
+    cdef readonly str kind
+    cdef readonly str type
+    cdef readonly str ip
+    cdef readonly int port
+    cdef public int server_port
+    cdef readonly object options
+    cdef readonly str user
+    cdef public str user_label
+    cdef public object auth
+    cdef public object tls
+    cdef str connect_label
+
+    cdef int64_t auth_deadline_ns    # 0: none
+    cdef int64_t ping_at_ns
+    cdef int64_t ping_sent_ns
+    cdef int pings_out
+    cdef readonly int64_t rtt_ns
+    cdef int64_t last_active_ns
+
+    cdef ask_hook(self, hook)
+    cdef set_first_ping(self, int64_t now)
+    cdef run_ping_timer(self, int64_t now)
+    cdef describe(self, options)
