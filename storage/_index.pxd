@@ -5,6 +5,7 @@ from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 cdef enum:
     SUBJECT_ID_MASK = 0x3FFFFFFF    # subjects are numbered from 1 to this
     SUBJECT_LEN_MAX = 65534
+    FEW_SUBJECTS = 16               # up to here a filter lists what it matches
     FIRST_IS_BOUND = 1              # first_seq is not above the first live sequence
 
 cdef struct Subject:
@@ -57,6 +58,9 @@ cdef class SubjectIndex:
     cdef uint32_t subject_capacity
     cdef uint32_t subject_free      # chain of free numbers through `node`
     cdef Table by_text
+    cdef uint8_t* tails             # by number: which of `tail_texts` follows a leaf's first token
+    cdef uint32_t[256] tail_texts   # places in the arena; 0: not taken
+    cdef uint16_t[256] tail_lens
     cdef Node* nodes
     cdef uint32_t node_top
     cdef uint32_t node_capacity
@@ -91,6 +95,7 @@ cdef class SubjectIndex:
     cdef int _fill(self, uint32_t number, const char* text, uint16_t text_len, uint32_t hash) except -1
     cdef int _note_created(self, uint32_t number) except -1
     cdef int _hang(self, uint32_t number) except -1
+    cdef int _note_tail(self, uint32_t number, const char* tail, uint32_t tail_len) except -1
     cdef int _hang_leaf(self, uint32_t node, uint32_t number) except -1
     cdef uint64_t* _child(self, Node* node, const char* token, uint32_t token_len, uint32_t tag) noexcept nogil
     cdef bint _token_at(self, uint32_t reference, uint32_t start, const char* token, uint32_t token_len) noexcept nogil
@@ -108,7 +113,9 @@ cdef class SubjectFilter:
     cdef uint32_t subject           # for MATCH_ONE
     cdef uint32_t* bits
     cdef uint32_t bit_capacity
-    cdef readonly uint32_t matched_count
+    cdef readonly uint32_t matched_count  # not fewer than match now
+    cdef uint32_t[FEW_SUBJECTS] few # the numbers, while there are few
+    cdef uint32_t few_count
     cdef uint64_t others            # subjects seen that do not match
     cdef uint64_t created_seen
     cdef uint64_t generation
@@ -131,6 +138,11 @@ cdef class SubjectFilter:
     cdef int _mark_literal(self, uint32_t which) except -1
     cdef int _room(self) except -1
     cdef void _mark(self, uint32_t number) noexcept nogil
+    cdef inline void _set(self, uint32_t number) noexcept nogil:
+        self.bits[number >> 5] |= <uint32_t>1 << (number & 31)
+    cdef void _count_set(self) noexcept nogil
+    cdef void _visit_slots(self, const uint64_t* slots, uint32_t low, uint32_t high, uint32_t prefix_len, uint32_t at, uint32_t end) noexcept nogil
+    cdef void _prefetch(self, uint32_t reference, int stage) noexcept nogil
     cdef void _mark_all(self, uint32_t reference) noexcept nogil
     cdef void _walk(self, uint32_t node, uint32_t at, uint32_t end) noexcept nogil
     cdef void _visit(self, uint32_t reference, uint32_t prefix_len, uint32_t at, uint32_t end) noexcept nogil

@@ -27,6 +27,15 @@ cdef enum:
     CHILDREN_FIRST = 3
     MOVES_PER_PUT = 32
     CREATED_RING = 16384
+    AHEAD_FAR = 32                  # children between asking for an entry and reading it
+    AHEAD_NEAR = 16
+
+cdef extern from *:
+    """
+    #define martlet_prefetch(address) __builtin_prefetch(address)
+    """
+    uint32_t popcount "__builtin_popcount"(uint32_t word) noexcept nogil
+    void prefetch "martlet_prefetch"(const void* address) noexcept nogil
 
 cdef uint32_t LEAF = 1u << 31
 cdef uint32_t ONE_TOKEN = 1u << 30
@@ -207,6 +216,7 @@ cdef class SubjectIndex:
 
     cdef int _start(self) except -1:
         memset(self.free_blocks, 0, sizeof(self.free_blocks))
+        memset(self.tail_texts, 0, sizeof(self.tail_texts))
         self.arena_top = 1
         self.subject_top = 1
         table_start(&self.by_text, 16)
@@ -227,11 +237,13 @@ cdef class SubjectIndex:
         free(self.chunks)
         free(self.nodes)
         free(self.subjects)
+        free(self.tails)
         free(self.by_text.slots)
         free(self.by_text.old)
         self.chunks = NULL
         self.nodes = NULL
         self.subjects = NULL
+        self.tails = NULL
         self.chunk_count = self.chunk_bytes = 0
         self.node_top = self.node_capacity = self.node_free = 0
         self.subject_top = self.subject_capacity = self.subject_free = self.subject_count = 0
@@ -297,6 +309,7 @@ cdef class SubjectIndex:
     cdef uint32_t _new_subject(self) except 0:
         cdef uint32_t number = self.subject_free, capacity
         cdef Subject* subjects
+        cdef uint8_t* tails
         if number:
             self.subject_free = self.subjects[number].node
             return number
@@ -306,6 +319,10 @@ cdef class SubjectIndex:
             if subjects == NULL:
                 raise MemoryError
             self.subjects = subjects
+            tails = <uint8_t*>realloc(self.tails, capacity)
+            if tails == NULL:
+                raise MemoryError
+            self.tails = tails
             self.subject_capacity = capacity
         if self.subject_top > SUBJECT_ID_MASK:
             raise OverflowError("a stream holds at most 1,073,741,823 subjects")
@@ -402,7 +419,7 @@ cdef class SubjectIndex:
     cdef uint64_t memory_bytes(self) noexcept:
         cdef uint64_t total = <uint64_t>self.subject_capacity * sizeof(Subject)
         cdef uint32_t i
-        total += <uint64_t>(self.by_text.mask + 1) * 8
+        total += self.subject_capacity + <uint64_t>(self.by_text.mask + 1) * 8
         total += <uint64_t>self.node_capacity * sizeof(Node)
         total += <uint64_t>self.arena_top * ARENA_UNIT_BYTES
         for i in range(self.node_top):
@@ -523,10 +540,35 @@ cdef class SubjectIndex:
         token_len = token_length(text + start, length - start)
         if start + token_len == length:
             reference |= ONE_TOKEN
+        else:
+            self._note_tail(number, text + start + token_len + 1, length - start - token_len - 1)
+            text = self.text_of(number)
         return children_put(
             &self.nodes[node].children,
             <uint64_t>hash_text(text + start, token_len) << 32 | reference,
         )
+
+    cdef int _note_tail(self, uint32_t number, const char* tail, uint32_t tail_len) except -1:
+        """Name what follows a leaf's first token, so that `a.*.x` need not look at every text.
+
+        The first tail with a given hash gets its name; a leaf with another one has none.
+        """
+        cdef uint32_t name = hash_text(tail, tail_len) & 255, place
+        self.tails[number] = 0
+        if name == 0:
+            name = 1
+        if self.tail_texts[name] == 0:
+            place = self._take(tail_len)
+            # `_take` may have moved the arena: the text is found anew.
+            tail = self.text_of(number) + self.subjects[number].text_len - tail_len
+            memcpy(self.arena_at(place), tail, tail_len)
+            self.tail_texts[name] = place
+            self.tail_lens[name] = <uint16_t>tail_len
+        if self.tail_lens[name] == tail_len and (
+            memcmp(self.arena_at(self.tail_texts[name]), tail, tail_len) == 0
+        ):
+            self.tails[number] = <uint8_t>name
+        return 0
 
     cdef uint32_t _split(self, uint32_t node, uint64_t* slot, uint32_t shared) except 0:
         """Put a node of the first `shared` bytes between `node` and the child in `slot`."""
@@ -734,12 +776,12 @@ cdef class SubjectFilter:
                 raise MemoryError
         self._room()
         memset(self.bits, 0, self.bit_capacity * sizeof(uint32_t))
-        self.matched_count = 0
         for i in range(self.filter_count):
             if self._is_literal(i):
                 self._mark_literal(i)
             else:
                 self._walk(0, self.starts[i], self.starts[i + 1])
+        self._count_set()
         self.others = index.subject_count - self.matched_count
         self.created_seen = index.created_total
         self.generation = index.generation
@@ -755,14 +797,34 @@ cdef class SubjectFilter:
         if len(text) < SUBJECT_LEN_MAX:
             number = self.index.find(text, <uint16_t>len(text))
         if number:
-            self._mark(number)
+            self._set(number)
         return 0
+
+    cdef void _count_set(self) noexcept nogil:
+        """After a build: how many match, and which while they are few."""
+        cdef uint32_t word, bit, i
+        self.matched_count = 0
+        self.few_count = 0
+        for i in range(self.bit_capacity):
+            self.matched_count += popcount(self.bits[i])
+        if self.matched_count > FEW_SUBJECTS:
+            return
+        for i in range(self.bit_capacity):
+            word = self.bits[i]
+            for bit in range(32):
+                if word >> bit & 1:
+                    self.few[self.few_count] = i * 32 + bit
+                    self.few_count += 1
 
     cdef void _mark(self, uint32_t number) noexcept nogil:
         cdef uint32_t bit = 1u << (number & 31)
         if not self.bits[number >> 5] & bit:
             self.bits[number >> 5] |= bit
             self.matched_count += 1
+            # A number may come here twice when its subject went and came back: harmless.
+            if self.few_count < FEW_SUBJECTS:
+                self.few[self.few_count] = number
+                self.few_count += 1
 
     cdef void _walk(self, uint32_t number, uint32_t at, uint32_t end) noexcept nogil:
         """Mark what the tokens from `at` on match below this node."""
@@ -770,10 +832,10 @@ cdef class SubjectFilter:
         cdef Table* table = &node.children
         cdef FilterToken* token
         cdef uint64_t* slot
-        cdef uint32_t i, count
+        cdef uint32_t count
         if at == end:
             if node.subject:
-                self._mark(node.subject)
+                self._set(node.subject)
             return
         token = &self.tokens[at]
         if token.kind == LITERAL:
@@ -782,13 +844,55 @@ cdef class SubjectFilter:
                 self._visit(<uint32_t>slot[0], node.prefix_len, at, end)
             return
         count = table.used if table.mask < CHILDREN_LISTED else table.mask + 1
-        for i in range(count):
-            if <uint32_t>table.slots[i]:
-                self._visit(<uint32_t>table.slots[i], node.prefix_len, at, end)
+        self._visit_slots(table.slots, 0, count, node.prefix_len, at, end)
         if table.old != NULL:
-            for i in range(table.moved, (table.mask >> 1) + 1):
-                if <uint32_t>table.old[i]:
-                    self._visit(<uint32_t>table.old[i], node.prefix_len, at, end)
+            self._visit_slots(
+                table.old, table.moved, (table.mask >> 1) + 1, node.prefix_len, at, end
+            )
+
+    cdef void _visit_slots(
+        self, const uint64_t* slots, uint32_t low, uint32_t high, uint32_t prefix_len,
+        uint32_t at, uint32_t end,
+    ) noexcept nogil:
+        """All children in a piece of a table. Most leaves are decided without their text."""
+        cdef uint32_t i, reference, number, name
+        cdef bint last = at + 1 == end, rest = self.tokens[at].kind == ANY_REST
+        cdef uint8_t[256] verdicts      # for each named tail: 0 not asked yet, 1 no, 2 yes
+        memset(verdicts, 0, sizeof(verdicts))
+        for i in range(low, high):
+            reference = <uint32_t>slots[i]
+            if reference & LEAF:
+                number = reference & SUBJECT_ID_MASK
+                name = 0 if rest or reference & ONE_TOKEN else self.index.tails[number]
+                if rest or (reference & ONE_TOKEN and last):
+                    self._set(number)
+                elif name:
+                    if not verdicts[name]:
+                        verdicts[name] = 1 + self._rest_matches(
+                            self.index.arena_at(self.index.tail_texts[name]),
+                            self.index.tail_lens[name], at + 1, end,
+                        )
+                    if verdicts[name] == 2:
+                        self._set(number)
+                elif not reference & ONE_TOKEN:
+                    self._visit(reference, prefix_len, at, end)
+            elif reference:
+                if i + AHEAD_FAR < high:
+                    self._prefetch(<uint32_t>slots[i + AHEAD_FAR], 0)
+                    self._prefetch(<uint32_t>slots[i + AHEAD_NEAR], 1)
+                self._visit(reference, prefix_len, at, end)
+
+    cdef void _prefetch(self, uint32_t reference, int stage) noexcept nogil:
+        """First the node of a child, then what the node points to."""
+        cdef Node* node
+        if reference == 0 or reference & LEAF:
+            return
+        node = &self.index.nodes[reference]
+        if stage == 0:
+            prefetch(node)
+        else:
+            prefetch(self.index.arena_at(node.label))
+            prefetch(node.children.slots)
 
     cdef void _visit(
         self, uint32_t reference, uint32_t prefix_len, uint32_t at, uint32_t end
@@ -800,14 +904,14 @@ cdef class SubjectFilter:
             if reference & ONE_TOKEN:
                 # The caller has compared a literal token; the others match any.
                 if at + 1 == end:
-                    self._mark(reference & SUBJECT_ID_MASK)
+                    self._set(reference & SUBJECT_ID_MASK)
                 return
             reference &= SUBJECT_ID_MASK
-            if self._rest_matches(
+            if self.tokens[at].kind == ANY_REST or self._rest_matches(
                 self.index.text_of(reference) + prefix_len,
                 self.index.subjects[reference].text_len - prefix_len, at, end,
             ):
-                self._mark(reference)
+                self._set(reference)
             return
         label = self.index.arena_at(self.index.nodes[reference].label)
         length = self.index.nodes[reference].label_len
@@ -836,15 +940,17 @@ cdef class SubjectFilter:
         cdef Table* table
         cdef uint32_t i, count
         if reference & LEAF:
-            self._mark(reference & SUBJECT_ID_MASK)
+            self._set(reference & SUBJECT_ID_MASK)
             return
         node = &self.index.nodes[reference]
         table = &node.children
         if node.subject:
-            self._mark(node.subject)
+            self._set(node.subject)
         count = table.used if table.mask < CHILDREN_LISTED else table.mask + 1
         for i in range(count):
-            if <uint32_t>table.slots[i]:
+            if <uint32_t>table.slots[i] & LEAF:
+                self._set(<uint32_t>table.slots[i] & SUBJECT_ID_MASK)
+            elif <uint32_t>table.slots[i]:
                 self._mark_all(<uint32_t>table.slots[i])
         if table.old != NULL:
             for i in range(table.moved, (table.mask >> 1) + 1):

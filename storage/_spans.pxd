@@ -37,6 +37,7 @@ cdef class SpanIndex:
     cdef uint64_t next_live(self, uint64_t seq) noexcept nogil
     cdef uint64_t last_live(self, uint64_t seq) noexcept nogil
     cdef uint64_t next_match(self, SubjectFilter wanted, uint64_t seq) noexcept nogil
+    cdef uint64_t _next_of_few(self, SubjectFilter wanted, uint64_t seq) noexcept nogil
     cdef uint64_t last_match(self, SubjectFilter wanted, uint64_t seq) noexcept nogil
     cdef uint64_t count_from(self, SubjectFilter wanted, uint64_t seq) noexcept nogil
 

@@ -20,6 +20,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memmove, memset
 
 from storage._index cimport (
+    FEW_SUBJECTS,
     FIRST_IS_BOUND,
     MATCH_ALL,
     MATCH_NONE,
@@ -33,46 +34,16 @@ cdef enum:
     SLOTS_FIRST = 16
     SCAN_FIRST = 8192               # slots looked at before the chain of distances is tried
     CHAIN_STEPS_MAX = 65536
+    SLOTS_PER_STEP = 64             # what one step along the chain costs, in slots looked at
 
 cdef uint32_t FAR = 0xFFFFFFFFu     # the distance does not fit; look for it
 
 
-cdef uint32_t find_subject(const uint32_t* slots, uint32_t at, uint32_t end, uint32_t subject) noexcept nogil:
-    """The first place from `at` on with this subject, or `end`. Blocks of 16 become SIMD."""
-    cdef uint32_t i, hit
-    while at + 16 <= end:
-        hit = 0
-        for i in range(16):
-            hit |= (slots[at + i] & SUBJECT_ID_MASK) == subject
-        if hit:
-            break
-        at += 16
-    while at < end and (slots[at] & SUBJECT_ID_MASK) != subject:
-        at += 1
-    return at
-
-
-cdef uint32_t find_subject_down(const uint32_t* slots, uint32_t at, uint32_t subject) noexcept nogil:
-    """One more than the last place below `at` with this subject, or 0."""
-    cdef uint32_t i, hit
-    while at >= 16:
-        hit = 0
-        for i in range(16):
-            hit |= (slots[at - 16 + i] & SUBJECT_ID_MASK) == subject
-        if hit:
-            break
-        at -= 16
-    while at > 0 and (slots[at - 1] & SUBJECT_ID_MASK) != subject:
-        at -= 1
-    return at
-
-
-cdef uint32_t count_subject(const uint32_t* slots, uint32_t at, uint32_t end, uint32_t subject) noexcept nogil:
-    cdef uint32_t total = 0
-    while at < end:
-        total += (slots[at] & SUBJECT_ID_MASK) == subject
-        at += 1
-    return total
+cdef extern from "_scan.h" nogil:
+    uint32_t find_subject(const uint32_t* slots, uint32_t at, uint32_t end, uint32_t subject)
+    uint32_t find_subject_down(const uint32_t* slots, uint32_t at, uint32_t subject)
+    uint32_t count_subject(const uint32_t* slots, uint32_t at, uint32_t end, uint32_t subject)
+    uint32_t count_live(const uint32_t* slots, uint32_t at, uint32_t end)
 
 
 cdef uint32_t count_bits(const uint32_t* slots, uint32_t at, uint32_t end, const uint32_t* bits) noexcept nogil:
@@ -80,14 +51,6 @@ cdef uint32_t count_bits(const uint32_t* slots, uint32_t at, uint32_t end, const
     while at < end:
         number = slots[at] & SUBJECT_ID_MASK
         total += (bits[number >> 5] >> (number & 31)) & 1
-        at += 1
-    return total
-
-
-cdef uint32_t count_live(const uint32_t* slots, uint32_t at, uint32_t end) noexcept nogil:
-    cdef uint32_t total = 0
-    while at < end:
-        total += slots[at] != 0
         at += 1
     return total
 
@@ -279,6 +242,8 @@ cdef class SpanIndex:
             return 0
         if wanted.mode == MATCH_ONE:
             return self.first_of(wanted.index, wanted.subject, seq)
+        if wanted.matched_count <= FEW_SUBJECTS:
+            return self._next_of_few(wanted, seq)
         at = self.span_from(seq >> SPAN_BITS)
         while at < self.tail:
             span = &self.spans[at]
@@ -301,6 +266,21 @@ cdef class SpanIndex:
                 known.version = span.version
                 known.count = 0
         return 0
+
+    cdef uint64_t _next_of_few(self, SubjectFilter wanted, uint64_t seq) noexcept nogil:
+        """The lowest of what each of a few subjects has at or above `seq`."""
+        cdef uint64_t lowest = 0, found
+        cdef uint32_t i, number
+        for i in range(wanted.few_count):
+            number = wanted.few[i]
+            if not wanted.index.subjects[number].count or not wanted.has(number):
+                continue
+            if lowest and wanted.index.subjects[number].first_seq >= lowest:
+                continue
+            found = self.first_of(wanted.index, number, seq)
+            if found and (lowest == 0 or found < lowest):
+                lowest = found
+        return lowest
 
     cdef uint64_t last_match(self, SubjectFilter wanted, uint64_t seq) noexcept nogil:
         """The highest live sequence at or below `seq` that the filter (after `sync`) matches, or 0."""
@@ -377,8 +357,12 @@ cdef class SpanIndex:
             if not entry.flags & FIRST_IS_BOUND:
                 return entry.first_seq
             seq = entry.first_seq
-        end = min(seq + SCAN_FIRST, entry.last_seq + 1)
-        found = self._scan_up(subject, seq, end)
+        # The next one is expected (last - seq) / count slots away, or `count` steps down the chain.
+        end = seq
+        found = 0
+        if entry.count * entry.count * SLOTS_PER_STEP > entry.last_seq - seq:
+            end = min(seq + SCAN_FIRST, entry.last_seq + 1)
+            found = self._scan_up(subject, seq, end)
         if found == 0:
             found = self._chain_down_to(index, subject, seq, &whole)
             if not whole:
@@ -428,8 +412,8 @@ cdef class SpanIndex:
         cdef uint64_t at = entry.last_seq, found = 0, spread
         cdef uint32_t steps = 0, distance
         cdef size_t span
-        # A step costs a cache miss, about as much as looking at 200 numbers in a row.
-        spread = (entry.last_seq - seq) // 200
+        # Dead places stay in the chain: beyond this it is better to look at all slots.
+        spread = (entry.last_seq - seq) // SLOTS_PER_STEP + 8
         whole[0] = False
         while steps < CHAIN_STEPS_MAX and steps <= spread:
             if at < seq:

@@ -1,11 +1,12 @@
 """What a stream asks of its store: the port, the shapes it answers with and the refusals.
 
-Two stores keep it: memory (`storage.memstore`) and file (`storage.filestore`). Times are nanoseconds
-since 1970 and always arguments. Sequences start at 1; 0 says "none".
+Two stores keep it: memory (`storage.memstore`) and file (`storage.filestore`). Times are
+nanoseconds since 1970 and always arguments. Sequences start at 1; 0 says "none".
 """
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -129,10 +130,21 @@ class StreamStore(Protocol):
     subject_count: int
 
     def store(
-        self, subject: str, headers: bytes, payload: bytes, ts_ns: int, ttl_ns: int = 0
+        self,
+        subject: str,
+        headers: builtins.bytes,
+        payload: builtins.bytes,
+        ts_ns: int,
+        ttl_ns: int = 0,
     ) -> int: ...
     def store_at(
-        self, seq: int, subject: str, headers: bytes, payload: bytes, ts_ns: int, ttl_ns: int = 0
+        self,
+        seq: int,
+        subject: str,
+        headers: builtins.bytes,
+        payload: builtins.bytes,
+        ts_ns: int,
+        ttl_ns: int = 0,
     ) -> int: ...
     def skip(self, count: int = 1, ts_ns: int = 0) -> int: ...
     def load(self, seq: int) -> StoredMessage | None: ...
@@ -166,4 +178,4 @@ class StreamStore(Protocol):
     def num_pending(
         self, seq: int, filters: Filters = None, last_per_subject: bool = False
     ) -> int: ...
-    def snapshot(self) -> bytes: ...
+    def snapshot(self) -> builtins.bytes: ...

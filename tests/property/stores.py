@@ -1,4 +1,4 @@
-"""The stores that the conformance and property tests run over: a name and how to open an empty one."""
+"""The stores that the conformance and property tests run over."""
 
 from __future__ import annotations
 

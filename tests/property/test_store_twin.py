@@ -63,7 +63,17 @@ class Pair:
 
     def step(self) -> None:
         name = self.random.choices(
-            ["store", "skip", "delete", "purge", "compact", "truncate", "expire", "limits", "snapshot"],
+            [
+                "store",
+                "skip",
+                "delete",
+                "purge",
+                "compact",
+                "truncate",
+                "expire",
+                "limits",
+                "snapshot",
+            ],
             [60, 2, 15, 3, 2, 1, 10, 1, 3],
         )[0]
         getattr(self, f"step_{name}")()
@@ -92,7 +102,9 @@ class Pair:
 
     def step_purge(self) -> None:
         filters = self.filters()
-        self.both("purge", filters, self.random.choice([0, 0, self.seq()]), self.random.choice([0, 2]))
+        self.both(
+            "purge", filters, self.random.choice([0, 0, self.seq()]), self.random.choice([0, 2])
+        )
 
     def step_compact(self) -> None:
         self.both("compact", max(self.seq() + self.random.choice([0, 0, 50]), 1))

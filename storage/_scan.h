@@ -1,0 +1,70 @@
+/* Searches through the subject numbers of a span. On x86-64 with glibc each is compiled twice and
+ * the loader picks the one for the processor. */
+#ifndef MARTLET_STORAGE_SCAN_H
+#define MARTLET_STORAGE_SCAN_H
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+#define MARTLET_CLONES __attribute__((target_clones("avx2", "default")))
+#else
+#define MARTLET_CLONES
+#endif
+
+#define SCAN_BLOCK 32
+#define SUBJECT_BITS 0x3FFFFFFFu
+
+/* The first place from `at` on with this subject, or `end`. */
+MARTLET_CLONES static uint32_t
+find_subject(const uint32_t *slots, uint32_t at, uint32_t end, uint32_t subject)
+{
+    while (at + SCAN_BLOCK <= end) {
+        uint32_t hit = 0;
+        for (uint32_t i = 0; i < SCAN_BLOCK; i++)
+            hit |= (slots[at + i] & SUBJECT_BITS) == subject;
+        if (hit)
+            break;
+        at += SCAN_BLOCK;
+    }
+    while (at < end && (slots[at] & SUBJECT_BITS) != subject)
+        at++;
+    return at;
+}
+
+/* One more than the last place below `at` with this subject, or 0. */
+MARTLET_CLONES static uint32_t
+find_subject_down(const uint32_t *slots, uint32_t at, uint32_t subject)
+{
+    while (at >= SCAN_BLOCK) {
+        uint32_t hit = 0;
+        for (uint32_t i = 0; i < SCAN_BLOCK; i++)
+            hit |= (slots[at - SCAN_BLOCK + i] & SUBJECT_BITS) == subject;
+        if (hit)
+            break;
+        at -= SCAN_BLOCK;
+    }
+    while (at > 0 && (slots[at - 1] & SUBJECT_BITS) != subject)
+        at--;
+    return at;
+}
+
+MARTLET_CLONES static uint32_t
+count_subject(const uint32_t *slots, uint32_t at, uint32_t end, uint32_t subject)
+{
+    uint32_t total = 0;
+    for (; at < end; at++)
+        total += (slots[at] & SUBJECT_BITS) == subject;
+    return total;
+}
+
+MARTLET_CLONES static uint32_t
+count_live(const uint32_t *slots, uint32_t at, uint32_t end)
+{
+    uint32_t total = 0;
+    for (; at < end; at++)
+        total += slots[at] != 0;
+    return total;
+}
+
+#endif
