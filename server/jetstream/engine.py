@@ -142,6 +142,9 @@ class Engine:
         for owner in self.accounts.values():
             yield from owner.streams.values()
 
+    def used_bytes(self, storage: str) -> int:
+        return sum(owner.used_bytes(storage) for owner in self.accounts.values())
+
     def reserved_bytes(self, storage: str) -> int:
         return sum(owner.reserved_bytes(storage) for owner in self.accounts.values())
 

@@ -74,6 +74,7 @@ class Stream:
         self.store = store
         self.created_ns = created_ns
         self.closed = False
+        self.consumer_count = 0
         self.durable_seq = store.state().last_seq
         self.transform = input_transform(config, engine.random_below)
         self.republish = republish_transform(config, engine.random_below)

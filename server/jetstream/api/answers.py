@@ -1,0 +1,119 @@
+"""The shapes that several answers share: a stream's information, its state, an account's use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from server.jetstream.config import (
+    SERVER_LEVEL_KEY,
+    SERVER_VERSION_KEY,
+    StreamSource,
+    shown_config,
+    shown_source,
+)
+from server.jetstream.engine import Engine, JetStreamAccount
+from server.jetstream.gotime import shown_time, time_text
+from server.jetstream.stream import Stream
+from server.version import COMPAT_VERSION, JETSTREAM_API_LEVEL
+from storage.ports import StreamState
+
+SERVER_METADATA = {
+    SERVER_VERSION_KEY: COMPAT_VERSION,
+    SERVER_LEVEL_KEY: str(JETSTREAM_API_LEVEL),
+}
+NEVER_HEARD = -1
+
+
+def stream_info(
+    stream: Stream,
+    *,
+    details: bool = False,
+    with_domain: bool = True,
+    with_cluster: bool = False,
+    with_server: bool = True,
+) -> dict[str, Any]:
+    engine, config = stream.engine, stream.config
+    info: dict[str, Any] = {
+        "config": shown_config(config, SERVER_METADATA if with_server else None),
+        "created": time_text(stream.created_ns),
+        "state": stream_state(stream, details),
+    }
+    if engine.domain and with_domain:
+        info["domain"] = engine.domain
+    if with_cluster:
+        info["cluster"] = {"leader": engine.server_name}
+    if config.mirror is not None:
+        info["mirror"] = origin_info(config.mirror)
+    if config.sources:
+        info["sources"] = [origin_info(source) for source in config.sources]
+    info["ts"] = time_text(engine.now_ns())
+    return info
+
+
+def stream_state(stream: Stream, details: bool) -> dict[str, Any]:
+    state = stream.state(details)
+    shown: dict[str, Any] = {
+        "messages": state.messages,
+        "bytes": state.bytes,
+        "first_seq": state.first_seq,
+        "first_ts": shown_time(state.first_ts_ns),
+        "last_seq": state.last_seq,
+        "last_ts": shown_time(state.last_ts_ns),
+    }
+    if state.subject_count:
+        shown["num_subjects"] = state.subject_count
+    if state.deleted_count:
+        shown["num_deleted"] = state.deleted_count
+    if details and state.deleted:
+        shown["deleted"] = list(state.deleted)
+    add_lost(shown, state)
+    shown["consumer_count"] = stream.consumer_count
+    return shown
+
+
+def add_lost(shown: dict[str, Any], state: StreamState) -> None:
+    if state.lost is not None and state.lost.sequences:
+        shown["lost"] = {"msgs": list(state.lost.sequences), "bytes": state.lost.bytes}
+
+
+def origin_info(source: StreamSource) -> dict[str, Any]:
+    """What is known of a mirror's or source's origin."""
+    whole = shown_source(source)
+    shown: dict[str, Any] = {"name": source.name}
+    if source.external is not None:
+        shown["external"] = source.external
+    shown |= {"lag": 0, "active": NEVER_HEARD}
+    for key in ("filter_subject", "subject_transforms"):
+        if key in whole:
+            shown[key] = whole[key]
+    return shown
+
+
+def account_info(engine: Engine, owner: JetStreamAccount) -> dict[str, Any]:
+    limits = owner.limits
+    shown: dict[str, Any] = {
+        "memory": owner.used_bytes("memory"),
+        "storage": owner.used_bytes("file"),
+        "reserved_memory": owner.reserved_bytes("memory"),
+        "reserved_storage": owner.reserved_bytes("file"),
+        "streams": len(owner.streams),
+        "consumers": sum(stream.consumer_count for stream in owner.streams.values()),
+        "limits": {
+            "max_memory": limits.max_memory_bytes,
+            "max_storage": limits.max_store_bytes,
+            "max_streams": limits.max_streams,
+            "max_consumers": limits.max_consumers,
+            "max_ack_pending": limits.max_ack_pending,
+            "memory_max_stream_bytes": limits.memory_max_stream_bytes,
+            "storage_max_stream_bytes": limits.store_max_stream_bytes,
+            "max_bytes_required": limits.max_bytes_required,
+        },
+    }
+    if engine.domain:
+        shown["domain"] = engine.domain
+    shown["api"] = {
+        "level": JETSTREAM_API_LEVEL,
+        "total": owner.api.total,
+        "errors": owner.api.errors,
+    }
+    return shown

@@ -1,0 +1,170 @@
+"""A request as it came, the bodies it may have, and what a handler gets and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+from msgspec import Struct
+
+from server.core._account import Account
+from server.jetstream import errors, gojson
+from server.jetstream.config import Placement, StreamConfig
+from server.jetstream.gojson import FLAG, INT, TEXT, TEXTS, TIME, UINT64, Nested
+from server.jetstream.goscan import JsonError
+
+if TYPE_CHECKING:
+    from server.jetstream.engine import Engine, JetStreamAccount
+    from server.jetstream.stream import Stream
+
+T = TypeVar("T", bound=Struct)
+Answer = dict[str, Any]
+LEVEL_HEADER: Final = b"Nats-Required-Api-Level"
+
+
+@dataclass(slots=True)
+class Request:
+    """`names` are the tokens of the subject that the endpoint leaves open."""
+
+    engine: Engine
+    account: Account
+    owner: JetStreamAccount | None
+    subject: str
+    names: list[str]
+    reply: str
+    headers: bytes
+    body: bytes
+
+    @property
+    def jetstream(self) -> JetStreamAccount:
+        """The account's JetStream; the dispatch has seen to it that there is one."""
+        if self.owner is None:
+            raise errors.NOT_ENABLED_FOR_ACCOUNT()
+        return self.owner
+
+    def decode(self, struct: type[T], go: str) -> T:
+        try:
+            strict = self.engine.options.strict
+            return gojson.decode(struct, self.body, go, strict)
+        except JsonError as error:
+            raise errors.INVALID_JSON(err=error) from error
+
+    def optional(self, struct: type[T], go: str) -> T:
+        """The body if there is one: only its first character decides."""
+        return self.decode(struct, go) if gojson.is_object_or_array(self.body) else struct()
+
+    def demand_body(self) -> None:
+        if gojson.is_empty(self.body):
+            raise errors.BAD_REQUEST()
+
+    def demand_no_body(self) -> None:
+        if not gojson.is_empty(self.body):
+            raise errors.NOT_EMPTY_REQUEST()
+
+    def stream(self, name: str) -> Stream:
+        found = self.jetstream.streams.get(name)
+        if found is None:
+            raise errors.STREAM_NOT_FOUND()
+        return found
+
+
+Handler = Callable[[Request], Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One API subject. `words` are its fixed tokens, `names` how many free ones follow."""
+
+    words: tuple[str, ...]
+    names: int
+    kind: str  # the answer's type, without its prefix
+    handler: Handler
+    # What stands in an error answer beside the error.
+    on_error: Answer = field(default_factory=dict)
+    # Needs a cluster whatever else is wrong with the request.
+    clustered: bool = False
+    # Success is neither counted nor told to auditors.
+    silent: bool = False
+    more_names: bool = False  # further tokens may follow
+
+
+def needs_newer_level(headers: bytes, level: int) -> bool:
+    """Whether the requester demands more than this server's API level."""
+    wanted = header_value(headers, LEVEL_HEADER)
+    if wanted is None:
+        return False
+    text = wanted.decode("utf-8", "replace")
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    return not (digits.isascii() and digits.isdigit()) or int(text) > level
+
+
+def header_value(headers: bytes, name: bytes) -> bytes | None:
+    """The first value of a header that is there and not empty."""
+    at = headers.find(b"\r\n" + name + b":")
+    if at < 0:
+        return None
+    start = at + len(name) + 3
+    end = headers.find(b"\r\n", start)
+    return headers[start:end].lstrip(b" ") or None
+
+
+class Paged(Struct):
+    offset: Annotated[int, INT] = 0
+
+
+class StreamsRequest(Paged):
+    subject: Annotated[str, TEXT] = ""
+
+
+class StreamInfoRequest(Paged):
+    deleted_details: Annotated[bool, FLAG] = False
+    subjects_filter: Annotated[str, TEXT] = ""
+
+
+class PurgeRequest(Struct):
+    seq: Annotated[int, UINT64] = 0
+    filter: Annotated[str, TEXT] = ""
+    keep: Annotated[int, UINT64] = 0
+
+
+class MessageDeleteRequest(Struct):
+    seq: Annotated[int, UINT64] = 0
+    no_erase: Annotated[bool, FLAG] = False
+
+
+class MessageGetRequest(Struct):
+    seq: Annotated[int, UINT64] = 0
+    last_by_subj: Annotated[str, TEXT] = ""
+    next_by_subj: Annotated[str, TEXT] = ""
+    batch: Annotated[int, INT] = 0
+    max_bytes: Annotated[int, INT] = 0
+    start_time: Annotated[str | None, TIME] = None
+    multi_last: Annotated[list[str], TEXTS] = []
+    up_to_seq: Annotated[int, UINT64] = 0
+    up_to_time: Annotated[str | None, TIME] = None
+    no_hdr: Annotated[bool, FLAG] = False
+
+
+class SnapshotRequest(Struct):
+    deliver_subject: Annotated[str, TEXT] = ""
+    no_consumers: Annotated[bool, FLAG] = False
+    chunk_size: Annotated[int, INT] = 0
+    window_size: Annotated[int, INT] = 0
+    jsck: Annotated[bool, FLAG] = False
+
+
+class StepDownRequest(Struct):
+    placement: Annotated[Placement | None, Nested(Placement, "Placement")] = None
+
+
+class UnpinRequest(Struct):
+    group: Annotated[str, TEXT] = ""
+
+
+class PauseRequest(Struct):
+    pause_until: Annotated[str | None, TIME] = None
+
+
+class RestoreRequest(Struct):
+    config: Annotated[StreamConfig | None, Nested(StreamConfig, "StreamConfig")] = None

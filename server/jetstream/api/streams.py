@@ -1,0 +1,160 @@
+"""Streams: made, changed, told about, emptied and removed."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from server.jetstream import errors, validate
+from server.jetstream.api.answers import account_info, stream_info
+from server.jetstream.api.request import (
+    Answer,
+    Endpoint,
+    PurgeRequest,
+    Request,
+    StreamInfoRequest,
+    StreamsRequest,
+)
+from server.jetstream.config import StreamConfigRequest, set_required_level
+
+NAMES_LIMIT: Final = 1024
+LIST_LIMIT: Final = 256
+SUBJECTS_LIMIT: Final = 100_000
+NO_PAGE: Final[Answer] = {"total": 0, "offset": 0, "limit": 0}
+
+
+def info(request: Request) -> Answer:
+    return account_info(request.engine, request.jetstream)
+
+
+def create(request: Request) -> Answer:
+    asked = request.decode(StreamConfigRequest, "StreamConfigRequest")
+    config = asked.config()
+    set_required_level(config)
+    name = request.names[0]
+    if name != config.name:
+        raise errors.STREAM_MISMATCH()
+    if "/" in name or "\\" in name:
+        raise errors.STREAM_NAME_CONTAINS_PATH_SEPARATORS()
+    if config.sealed:
+        raise errors.STREAM_INVALID_CONFIG(err="stream configuration for create can not be sealed")
+    if config.mirror_direct and config.mirror is None:
+        text = "stream has no mirror but does have mirror direct"
+        raise errors.STREAM_INVALID_CONFIG(err=text)
+    stream = request.engine.create(request.jetstream, config, asked.pedantic)
+    return stream_info(stream, with_domain=False) | {"did_create": True}
+
+
+def update(request: Request) -> Answer:
+    asked = request.decode(StreamConfigRequest, "StreamConfigRequest")
+    engine, owner = request.engine, request.jetstream
+    config = validate.check_config(asked.config(), engine.surroundings(owner), asked.pedantic)
+    if request.names[0] != config.name:
+        raise errors.STREAM_MISMATCH()
+    stream = request.stream(config.name)
+    set_required_level(config)
+    engine.update(owner, stream, config, asked.pedantic)
+    return stream_info(stream)
+
+
+def delete(request: Request) -> Answer:
+    request.demand_no_body()
+    stream = request.stream(request.names[0])
+    request.engine.delete(request.jetstream, stream)
+    return {"success": True}
+
+
+def names(request: Request) -> Answer:
+    asked = request.optional(StreamsRequest, "JSApiStreamNamesRequest")
+    found = [stream.name for stream in request.jetstream.matching(asked.subject)]
+    offset, page = page_of(found, asked.offset, NAMES_LIMIT)
+    shown = {"total": len(found), "offset": offset, "limit": NAMES_LIMIT}
+    return shown | {"streams": page or None}
+
+
+def list_streams(request: Request) -> Answer:
+    asked = request.optional(StreamsRequest, "JSApiStreamListRequest")
+    found = request.jetstream.matching(asked.subject)
+    offset, page = page_of(found, asked.offset, LIST_LIMIT)
+    shown: Answer = {"total": len(found), "offset": offset, "limit": LIST_LIMIT}
+    return shown | {"streams": [stream_info(stream, with_server=False) for stream in page]}
+
+
+def page_of(rows: list[Any], offset: int, limit: int) -> tuple[int, list[Any]]:
+    offset = min(max(offset, 0), len(rows))
+    return offset, rows[offset : offset + limit]
+
+
+def stream_details(request: Request) -> Answer:
+    asked = request.optional(StreamInfoRequest, "JSApiStreamInfoRequest")
+    stream = request.stream(request.names[0])
+    shown = stream_info(stream, details=asked.deleted_details, with_cluster=True)
+    page = dict(NO_PAGE)
+    if asked.subjects_filter:
+        totals = stream.store.subject_totals(asked.subjects_filter)
+        offset, subjects = page_of(sorted(totals), asked.offset, SUBJECTS_LIMIT)
+        if totals:
+            offset = max(asked.offset, 0) if len(totals) <= offset else offset
+            page = {"total": len(totals), "offset": offset, "limit": SUBJECTS_LIMIT}
+        if subjects:
+            shown["state"]["subjects"] = {subject: totals[subject] for subject in subjects}
+    return page | shown
+
+
+def purge(request: Request) -> Answer:
+    asked = request.optional(PurgeRequest, "JSApiStreamPurgeRequest")
+    if asked.seq > 0 and asked.keep > 0:
+        raise errors.BAD_REQUEST()
+    stream = request.stream(request.names[0])
+    if stream.config.sealed:
+        raise errors.STREAM_SEALED()
+    if stream.config.deny_purge:
+        raise errors.STREAM_PURGE_FAILED(err="stream purge not permitted")
+    return {"success": True, "purged": stream.purge(asked.filter, asked.seq, asked.keep)}
+
+
+def needs_cluster(request: Request) -> Answer:
+    raise errors.CLUSTER_REQUIRED()
+
+
+ENDPOINTS: Final = (
+    Endpoint(("INFO",), 0, "account_info_response", info),
+    Endpoint(("STREAM", "CREATE"), 1, "stream_create_response", create),
+    Endpoint(("STREAM", "UPDATE"), 1, "stream_update_response", update),
+    Endpoint(("STREAM", "DELETE"), 1, "stream_delete_response", delete),
+    Endpoint(
+        ("STREAM", "NAMES"), 0, "stream_names_response", names, on_error=NO_PAGE | {"streams": None}
+    ),
+    Endpoint(
+        ("STREAM", "LIST"),
+        0,
+        "stream_list_response",
+        list_streams,
+        on_error=NO_PAGE | {"streams": []},
+    ),
+    Endpoint(("STREAM", "INFO"), 1, "stream_info_response", stream_details, on_error=NO_PAGE),
+    Endpoint(("STREAM", "PURGE"), 1, "stream_purge_response", purge, on_error={"purged": 0}),
+    Endpoint(
+        ("STREAM", "LEADER", "STEPDOWN"),
+        1,
+        "stream_leader_stepdown_response",
+        needs_cluster,
+        clustered=True,
+    ),
+    Endpoint(
+        ("STREAM", "PEER", "REMOVE"),
+        1,
+        "stream_remove_peer_response",
+        needs_cluster,
+        clustered=True,
+    ),
+    Endpoint(
+        ("STREAM", "PEER", "EVACUATE"),
+        1,
+        "stream_evacuate_peer_response",
+        needs_cluster,
+        clustered=True,
+    ),
+    Endpoint(
+        ("STREAM", "CANCEL_MOVE"), 1, "stream_cancel_move_response", needs_cluster, clustered=True
+    ),
+)

@@ -1,0 +1,24 @@
+"""What only the system account may ask for. Subjects that need a cluster stay without an answer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from server.jetstream import errors
+from server.jetstream.api.request import Answer, Endpoint, Request
+
+
+def purge_account(request: Request) -> Answer:
+    """Removes every stream of an account."""
+    name = request.names[0]
+    if "/" in name or "\\" in name:
+        text = "account name can not contain path separators"
+        raise errors.STREAM_GENERAL_ERROR(err=text)
+    owner = request.engine.accounts.get(name)
+    if owner is not None:
+        for stream in list(owner.streams.values()):
+            request.engine.delete(owner, stream)
+    return {"initiated": True}
+
+
+ENDPOINTS: Final = (Endpoint(("ACCOUNT", "PURGE"), 1, "account_purge_response", purge_account),)

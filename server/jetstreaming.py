@@ -1,0 +1,177 @@
+"""Starts JetStream for the process: its limits from the machine, its banner, engine and API."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from server.jetstream.api.dispatch import Api
+from server.jetstream.engine import Engine
+from server.jetstream.stores import MemoryStores
+from server.version import JETSTREAM_API_LEVEL
+
+if TYPE_CHECKING:
+    from config.options import JetStreamOptions, Options
+    from server.clock import Clock, Random
+    from server.core._broker import Broker
+    from server.ops.logging import Logger
+
+MEMORY_SHARE = (3, 4)  # of the machine's, where nothing is configured
+STORE_FOLDER = "jetstream"
+
+
+class JetStream:
+    """The running engine and its API, and what monitoring shows of them."""
+
+    def __init__(
+        self,
+        options: Options,
+        broker: Broker,
+        *,
+        server_name: str,
+        clock: Clock,
+        random: Random,
+        logger: Logger,
+    ) -> None:
+        self._logger = logger
+        self.store_dir = store_directory(options.jetstream)
+        logger.notice("Starting JetStream")
+        if not options.jetstream.store_dir:
+            logger.warn("Temporary storage directory used, data could be lost on system reboot")
+        settled = self._settled(options)
+        self._log_banner(settled.jetstream)
+        started_ns = clock.monotonic_ns()
+        self.engine = Engine(
+            broker,
+            settled,
+            server_name=server_name,
+            clock=clock,
+            random=random,
+            stores=MemoryStores(),
+            open_ingest=ingest_opener(),
+            warn=logger.warn,
+        )
+        self.api = Api(self.engine)
+        self.engine.recover()
+        self.api.listen()
+        took_ms = (clock.monotonic_ns() - started_ns) / 1e6
+        logger.notice(f"Took {took_ms:.3f}ms to start JetStream")
+
+    def _settled(self, options: Options) -> Options:
+        return replace(options, jetstream=with_machine_limits(options.jetstream, self.store_dir))
+
+    def _log_banner(self, options: JetStreamOptions) -> None:
+        notice = self._logger.notice
+        notice("---------------- JETSTREAM ----------------")
+        if options.strict:
+            notice("  Strict:          true")
+        notice(f"  Max Memory:      {friendly_bytes(options.max_memory_bytes)}")
+        notice(f"  Max Storage:     {friendly_bytes(options.max_store_bytes)}")
+        notice(f'  Store Directory: "{self.store_dir}"')
+        if options.domain:
+            notice(f"  Domain:          {options.domain}")
+        notice(f"  API Level:       {JETSTREAM_API_LEVEL}")
+        notice("-------------------------------------------")
+
+    def apply(self, options: Options) -> None:
+        """Follows a reload."""
+        self.engine.apply(self._settled(options))
+        self.api.listen()
+
+    def close(self) -> None:
+        self.api.close()
+        self.engine.close()
+
+    # What monitoring shows
+
+    def stats(self) -> dict[str, Any]:
+        engine = self.engine
+        return {
+            "memory": engine.used_bytes("memory"),
+            "storage": engine.used_bytes("file"),
+            "reserved_memory": engine.reserved_bytes("memory"),
+            "reserved_storage": engine.reserved_bytes("file"),
+            "accounts": len(engine.accounts),
+            "ha_assets": 0,
+            "api": {
+                "level": JETSTREAM_API_LEVEL,
+                "total": engine.api.total,
+                "errors": engine.api.errors,
+            },
+        }
+
+    def config(self) -> dict[str, Any]:
+        options = self.engine.options
+        shown: dict[str, Any] = {
+            "max_memory": options.max_memory_bytes,
+            "max_storage": options.max_store_bytes,
+            "store_dir": self.store_dir,
+        }
+        if options.sync_always:
+            shown["sync_always"] = True
+        else:
+            shown["sync_interval"] = options.sync_interval_ns
+        if options.domain:
+            shown["domain"] = options.domain
+        if options.strict:
+            shown["strict"] = True
+        return shown
+
+    def totals(self) -> dict[str, int]:
+        """Streams, consumers, messages and bytes of the server."""
+        streams = list(self.engine.streams())
+        return {
+            "streams": len(streams),
+            "consumers": sum(stream.consumer_count for stream in streams),
+            "messages": sum(stream.store.messages for stream in streams),
+            "bytes": sum(stream.store.bytes for stream in streams),
+        }
+
+
+def ingest_opener() -> Any:
+    """What hears a stream's subjects, once this build has it."""
+    try:
+        from server.jetstream._ingest import StreamSink
+    except ImportError:
+        return None
+    return StreamSink
+
+
+def store_directory(options: JetStreamOptions) -> str:
+    base = options.store_dir or str(Path(tempfile.gettempdir()) / "martlet")
+    return str(Path(base) / STORE_FOLDER)
+
+
+def with_machine_limits(options: JetStreamOptions, store_dir: str) -> JetStreamOptions:
+    """The options with what the machine has where they say nothing."""
+    memory, store = options.max_memory_bytes, options.max_store_bytes
+    if memory < 0:
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        memory = machine // MEMORY_SHARE[1] * MEMORY_SHARE[0]
+    if store < 0:
+        store = free_disk_bytes(Path(store_dir)) // MEMORY_SHARE[1] * MEMORY_SHARE[0]
+    return replace(options, max_memory_bytes=memory, max_store_bytes=store)
+
+
+def free_disk_bytes(path: Path) -> int:
+    """Of the file system that a directory is or will be on."""
+    while not path.exists():
+        path = path.parent
+    found = os.statvfs(path)
+    return found.f_bavail * found.f_frsize
+
+
+def friendly_bytes(size: int) -> str:
+    if size < 1024:
+        return f"{size} B"
+    amount = float(size)
+    unit = ""
+    for unit in "KMGTPE":
+        amount /= 1024
+        if amount < 1024:
+            break
+    return f"{amount:.2f} {unit}B"
