@@ -34,9 +34,10 @@ from server.ops.lameduck import LameDuck
 from server.ops.logging import Logger
 from server.ops.openlog import LogOpenError, reopen_log
 from server.ops.pidfile import ports_file_path, write_pid_file, write_ports_file
-from server.version import COMPAT_VERSION, MARTLET_VERSION
+from server.version import COMPAT_VERSION, JETSTREAM_API_LEVEL, MARTLET_VERSION
 
 if TYPE_CHECKING:
+    from server.jetstreaming import JetStream
     from server.net.http import HttpServer
     from server.net.tlscarrier import TlsSettings
 
@@ -119,6 +120,7 @@ class App:
         self._listener: ClientListener | None = None
         self._http: HttpServer | None = None
         self._ports_file = ""
+        self.jetstream: JetStream | None = None
         self._events = ServerEvents(self)
 
     # Start
@@ -133,12 +135,30 @@ class App:
                 self.logger.fatal(f"Could not write pidfile: {error}")
         await self._start_monitoring()
         if self.options.jetstream.enabled:
-            self.logger.fatal("Can't start JetStream: it is not supported yet")
+            self._start_jetstream()
         self._start_clients()
         self._loop.add_reader(self._poller.fileno(), self._poller.run)
         self._loop.call_later(TICK_S, self._tick)
         self.write_ports_file()
         self.logger.notice("Server is ready")
+
+    def _start_jetstream(self) -> None:
+        from server.jetstreaming import JetStream
+
+        self.jetstream = JetStream(
+            self.options,
+            self.broker,
+            server_name=self.server_name,
+            clock=self.clock,
+            random=self.random,
+            logger=self.logger,
+        )
+        self.hooks.info = replace(
+            self.hooks.info,
+            jetstream=True,
+            domain=self.options.jetstream.domain,
+            api_lvl=JETSTREAM_API_LEVEL,
+        )
 
     def _log_banner(self) -> None:
         options, notice = self.options, self.logger.notice
@@ -318,6 +338,8 @@ class App:
         apply_to_broker(self.options, directory, self.broker)
         self.broker.apply_limits()
         self._tell_address()
+        if self.jetstream is not None:
+            self.jetstream.apply(self.options)
 
     def replace_tls(self, settings: TlsSettings | None) -> None:
         if self._listener is not None:
@@ -344,6 +366,8 @@ class App:
         # One more round of the loop lets TLS connections say goodbye.
         await asyncio.sleep(0)
         self._loop.remove_reader(self._poller.fileno())
+        if self.jetstream is not None:
+            self.jetstream.close()
         self._poller.close()
         self._passwords.close()
         self.remove_ports_file()

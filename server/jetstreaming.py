@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
 import tempfile
 from pathlib import Path
@@ -12,6 +14,7 @@ from msgspec.structs import replace
 from server.jetstream.api.dispatch import Api
 from server.jetstream.engine import Engine
 from server.jetstream.stores import MemoryStores
+from server.jetstream.stream import OpenIngest
 from server.version import JETSTREAM_API_LEVEL
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 MEMORY_SHARE = (3, 4)  # of the machine's, where nothing is configured
 STORE_FOLDER = "jetstream"
+UNITS = "KMGTPE"
 
 
 class JetStream:
@@ -132,13 +136,12 @@ class JetStream:
         }
 
 
-def ingest_opener() -> Any:
-    """What hears a stream's subjects, once this build has it."""
-    try:
-        from server.jetstream._ingest import StreamSink
-    except ImportError:
+def ingest_opener() -> OpenIngest | None:
+    """What hears a stream's subjects, when this build has it."""
+    if importlib.util.find_spec("server.jetstream._ingest") is None:
         return None
-    return StreamSink
+    opener: OpenIngest = importlib.import_module("server.jetstream._ingest").StreamSink
+    return opener
 
 
 def store_directory(options: JetStreamOptions) -> str:
@@ -168,10 +171,5 @@ def free_disk_bytes(path: Path) -> int:
 def friendly_bytes(size: int) -> str:
     if size < 1024:
         return f"{size} B"
-    amount = float(size)
-    unit = ""
-    for unit in "KMGTPE":
-        amount /= 1024
-        if amount < 1024:
-            break
-    return f"{amount:.2f} {unit}B"
+    power = min((size.bit_length() - 1) // 10, len(UNITS))
+    return f"{size / 1024**power:.2f} {UNITS[power - 1]}B"

@@ -154,7 +154,7 @@ class Scanner:
         if at + length > len(data):
             raise JsonError(END)
         text = data[at : at + length].decode("utf-8", "replace")
-        raise JsonError(f"invalid escape sequence `{text}` in string at offset {at + 1}")
+        raise JsonError(f"invalid escape sequence `{text}` in string at offset {at + length}")
 
     def literal(self, at: int, word: bytes) -> int:
         for offset in range(1, len(word)):
