@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from config.limits import MAX_PAYLOAD_WARNING_BYTES, PRODUCTION
-from config.options import Options
+from config.options import SYSTEM_ACCOUNT, Options
 from server.auth.authenticate import Authenticator
 from server.auth.directory import Directory
 from server.auth.nkeys import ServerIdentity
@@ -422,6 +422,8 @@ def apply_to_broker(options: Options, directory: Directory, broker: Broker) -> N
         account.sublist.cache = broker.sublist_cache
     if options.system_account:
         broker.system_account = broker.account(options.system_account)
+        if options.system_account != SYSTEM_ACCOUNT:
+            broker.accounts.pop(SYSTEM_ACCOUNT, None)
     for wanted in options.accounts:
         account = broker.account(wanted.name)
         account.max_connections = wanted.max_connections

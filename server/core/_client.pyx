@@ -250,7 +250,7 @@ cdef class Client(Peer):
         cdef size_t used
         cdef int64_t msgs = self.in_msgs
         cdef int64_t count = self.in_bytes
-        cdef Account account = self.account
+        cdef Account account
         self.reading_from = owner
         used = parse(&self.parser, &OPS, <void*> self, data, size, &answer)
         self.reading_from = NULL
@@ -260,6 +260,8 @@ cdef class Client(Peer):
             count = self.in_bytes - count
             self.broker.in_msgs += msgs
             self.broker.in_bytes += count
+            # Asked now: `no_auth_user` may have signed it in with the first of these messages.
+            account = self.account
             if account is not None:
                 account.in_msgs += msgs
                 account.in_bytes += count

@@ -96,7 +96,10 @@ class Connection(Struct):
         return page
 
     def subscription_details(self) -> list[dict[str, Any]]:
-        return [subscription_json(sub, self.cid) for sub in self.subscriptions]
+        """Those of a closed connection say their account too, as the reference's do."""
+        closed = {"account": self.account_name, "account_tag": self.account_name}
+        tags = closed if self.stop_wall_ns else {}
+        return [tags | subscription_json(sub, self.cid) for sub in self.subscriptions]
 
     def shown_rtt_ns(self) -> int:
         """Below a millisecond the nanoseconds are noise and are cut off."""
