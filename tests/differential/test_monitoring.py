@@ -62,6 +62,8 @@ VOLATILE = {
     "mem",
     "cpu",
     "cid",
+    # A PONG may be on its way.
+    "pending_bytes",
     "last_activity",
     "stop",
     "config_load_time",
