@@ -325,7 +325,7 @@ cdef class Connection(Sink):
             self.arm_write_deadline()
 
     cdef void arm_write_deadline(self) noexcept:
-        self.write_begin = self.written
+        self.write_begin = self.written - <int64_t> self.carrier.held(self)
         self.write_goal = self.written + <int64_t> outbox_pending(&self.out)
         if self.broker.write_deadline_ns > 0:
             self.write_deadline_ns = self.broker.clock() + self.broker.write_deadline_ns
@@ -333,18 +333,20 @@ cdef class Connection(Sink):
 
     cdef check_write_deadline(self, int64_t now_ns):
         cdef size_t held, pending
+        cdef int64_t gone            # out of this process
         if not self.write_deadline_ns or now_ns < self.write_deadline_ns:
             return
         held = self.carrier.held(self)
         if not self.blocked and held == 0:
             self.write_deadline_ns = 0
             return
-        if self.blocked and self.written >= self.write_goal:
+        gone = self.written - <int64_t> held
+        if gone >= self.write_goal:
             self.arm_write_deadline()
             return
         pending = outbox_pending(&self.out) + held
         self.broker.slow_consumers_deadline += 1
-        moved = self.broker.write_retry and self.written > self.write_begin
+        moved = self.broker.write_retry and gone > self.write_begin
         self.on_slow(
             f"Slow Consumer {'State' if self.known_slow else 'Detected'}: WriteDeadline of {duration(self.broker.write_deadline_ns)} "
             f"exceeded with {1 + (pending >> 16)} chunks of {pending} total bytes.")

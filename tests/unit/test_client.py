@@ -48,6 +48,13 @@ class TestDelivery:
         assert silent.say(b"PUB foo 1\r\nx\r\n" * 50) == b""
         assert other.server_side.out_msgs == 50
 
+    @pytest.mark.feature("1-081")
+    def test_who_comes_later_hears_nothing_of_before(self) -> None:
+        world = World()
+        writer, late = world.client(QUIET), world.client(QUIET)
+        writer.say(b"PUB foo 1\r\nx\r\n")
+        assert late.say(b"SUB foo 1\r\nPING\r\n") == PONG
+
     @pytest.mark.feature("1-080", "1-067")
     def test_order_is_kept_through_every_size(self) -> None:
         world = World()
@@ -437,6 +444,29 @@ class TestSlowConsumers:
         world.pass_time(1)
         assert reader.reason == "Slow Consumer (Write Deadline)"
         assert world.broker.slow_consumers_deadline == 1
+
+    @pytest.mark.feature("1-088")
+    def test_a_busy_consumer_that_keeps_up_lives(self) -> None:
+        world, reader, writer = self.pair(1 << 20)
+        for _ in range(40):
+            reader.held = 1000
+            writer.say(b"PUB foo 2000\r\n" + b"x" * 2000 + b"\r\n")
+            world.pass_time(1)
+        assert not reader.transport_closed
+
+    @pytest.mark.feature("1-089")
+    def test_with_retry_a_write_that_moves_gets_more_time(self) -> None:
+        world, reader, writer = self.pair(1 << 20)
+        world.broker.write_retry = True
+        reader.held = 1000
+        writer.say(b"PUB foo 1\r\nx\r\n")
+        reader.held = 500
+        world.pass_time(10.5)
+        assert not reader.transport_closed
+        assert world.broker.slow_consumers_deadline == 1
+        world.pass_time(10.5)
+        assert reader.reason == "Slow Consumer (Write Deadline)"
+        assert any("Slow Consumer State: " in text for _, text in world.hooks.lines)
 
     @pytest.mark.feature("1-091")
     def test_a_fast_producer_is_stalled_and_loses_nothing(self) -> None:
