@@ -311,7 +311,7 @@ def test_a_storm_of_slow_logins_does_not_stop_the_others(tmp_path: Path) -> None
             quick.expect("PONG")
             slowest = max(slowest, time.perf_counter() - began)
         # Waiting for the line of checks would take seconds.
-        assert slowest < 0.5
+        assert slowest < 1.0
         for client in storm:
             client.socket.settimeout(20)
             client.expect("PONG")

@@ -320,6 +320,58 @@ def test_a_reload_takes_a_new_certificate(tmp_path: Path, pki: Pki) -> None:
         assert served(server) == renewed.der
 
 
+@pytest.mark.feature("3-036")
+def test_tls_can_be_switched_on_and_off_at_a_reload(tmp_path: Path, pki: Pki) -> None:
+    with ServerProcess(tmp_path, config="debug: false\n") as server:
+        with server.connect() as stays, server.connect() as secure:
+            stays.handshake()
+            secure.handshake()
+            server.reload(pki.config())
+            server.wait_log("Reloaded: tls = enabled")
+            with server.connect() as client:
+                assert client.info()["tls_required"] is True
+                pki.upgrade(client)
+                client.connect_with()
+                client.expect("PONG")
+                server.reload("debug: false\n")
+                server.wait_log("Reloaded: tls = disabled")
+                client.send("PING\r\n")
+                client.expect("PONG")
+            stays.send("PING\r\n")
+            stays.expect("PONG")
+        with server.connect() as client:
+            assert "tls_required" not in client.handshake()
+
+
+@pytest.mark.feature("4-018", "3-091")
+def test_connections_whose_pin_goes_are_closed_at_a_reload(tmp_path: Path, pki: Pki) -> None:
+    second = pki.authority.issue("second", names=[x509.RFC822Name("bob@acme.com")])
+    both = f'pinned_certs: ["{pki.client.key_sha256}", "{second.key_sha256}"]'
+    one = f'pinned_certs: ["{second.key_sha256}"]'
+    with ServerProcess(tmp_path, config=pki.config(pki.verify(), both)) as server:
+        with server.connect() as goes, server.connect() as stays:
+            for client, certificate in ((goes, pki.client), (stays, second)):
+                client.info()
+                pki.upgrade(client, certificate)
+                client.connect_with()
+                client.expect("PONG")
+            server.reload(pki.config(pki.verify(), one))
+            assert goes.closed()
+            stays.send("PING\r\n")
+            stays.expect("PONG")
+
+
+@pytest.mark.feature("1-036", "4-011")
+def test_the_time_for_connect_begins_behind_the_handshake(tmp_path: Path, pki: Pki) -> None:
+    config = pki.config(outside='authorization { token: t, timeout: "300ms" }')
+    with ServerProcess(tmp_path, config=config) as server, server.connect() as client:
+        client.info()
+        time.sleep(0.6)
+        pki.upgrade(client)
+        client.expect("-ERR 'Authentication Timeout'")
+        assert client.closed()
+
+
 def test_many_bytes_pass_through_tls_in_both_directions(tmp_path: Path, pki: Pki) -> None:
     payload = b"0123456789abcdef" * 50_000
     with (
