@@ -9,7 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import cache
 from pathlib import Path
+
+from tests.certificates import write_certificates
 
 from .script import Script, ScriptError
 
@@ -18,6 +21,20 @@ COMMANDS = {
     "martlet": Path(sys.prefix) / "bin" / "martlet",
 }
 START_SECONDS = 10.0
+
+
+@cache
+def certificates() -> tempfile.TemporaryDirectory[str]:
+    """One authority and server certificate for all scripts that name `{certificates}`."""
+    home = tempfile.TemporaryDirectory(prefix="differential-certificates-")
+    write_certificates(Path(home.name))
+    return home
+
+
+def with_paths(text: str) -> str:
+    if "{certificates}" not in text:
+        return text
+    return text.replace("{certificates}", certificates().name)
 
 
 class Server:
@@ -29,9 +46,10 @@ class Server:
         self.log = home / "log"
         self.config = home / "server.conf"
         # Never a key of the machine's own: the loopback and a free port are the runner's.
-        command = [str(COMMANDS[kind]), "-a", "127.0.0.1", "-p", "-1", *script.flags]
+        command = [str(COMMANDS[kind]), "-a", "127.0.0.1", "-p", "-1"]
+        command += [with_paths(flag) for flag in script.flags]
         if script.config:
-            self.config.write_text(script.config)
+            self.config.write_text(with_paths(script.config))
             command += ["-c", str(self.config)]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, stderr=log, stdout=log, cwd=home)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.certificates import write_certificates
 from tests.e2e.server import ServerProcess
-from tests.interop.certificates import write_certificates
 
 LOCKED = """
 max_payload: 1024

@@ -1,4 +1,4 @@
-"""A certificate authority and a server certificate for localhost, made anew for each run."""
+"""A certificate authority and a server certificate for localhost, made anew each time."""
 
 from __future__ import annotations
 
