@@ -888,20 +888,16 @@ cdef class BlockHome(RecordHome):
 
     def load_state(self) -> bool:
         """Take the newer of the two states that holds; False: there is none, and nothing changed."""
-        best = None
-        for name in ("state.a", "state.b"):
-            path = Path(self.path, name)
+        paths = [Path(self.path, name) for name in ("state.a", "state.b")]
+        paths.sort(key=claimed_index, reverse=True)
+        for path in paths:
             content = path.read_bytes() if path.exists() else b""
             if self.state_holds(content):
-                if best is None or content[24:32] != best[24:32] and (
-                        int.from_bytes(content[24:32], "little") > int.from_bytes(best[24:32], "little")):
-                    best = content
-            elif content:
+                self.take_state(content)
+                return True
+            if content:
                 self.damage.append(f"{path}: does not hold")
-        if best is None:
-            return False
-        self.take_state(best)
-        return True
+        return False
 
     def state_holds(self, bytes content) -> bool:
         cdef const char* at = content
@@ -1005,6 +1001,7 @@ cdef class BlockHome(RecordHome):
         cdef uint32_t slot
         cdef Record record
         cdef const char* at
+        cdef uint32_t end = BLOCK_HEAD
         cdef list lost = self.lost
         cdef list damage = self.damage
         self.lost, self.damage = [], []
@@ -1018,7 +1015,7 @@ cdef class BlockHome(RecordHome):
             view_record(at, &record)
             block.last_seq = record.seq + (record.skip_count - 1 if record.skip_count else 0)
             block.last_checksum = load64(at + load32(at) - 8)
-            block.data_end = block.written = <uint32_t>(block.offsets[slot] + load32(at))
+            end = <uint32_t>(block.offsets[slot] + load32(at))
             if record.skip_count:
                 block.skips += 1
                 continue
@@ -1029,6 +1026,7 @@ cdef class BlockHome(RecordHome):
             block.counted += file_counted_size(&record)
             if at[4] == KIND_ERASED:
                 self.mark_dead(block, slot)
+        block.data_end = block.written = end
         for first, last in self.lost:
             if last <= block.last_seq:
                 lost.append([first, last])
@@ -1304,6 +1302,15 @@ cdef class BlockHome(RecordHome):
     def check_all(self) -> None:
         """Read every live record; what does not hold ends in `lost`."""
         self.visit(self.floor, check_only, NULL)
+
+
+def claimed_index(path: Path) -> int:
+    """The frame index in a state's header, not checked: which of two to try first."""
+    try:
+        with path.open("rb") as file:
+            return int.from_bytes(file.read(32)[24:], "little")
+    except FileNotFoundError:
+        return -1
 
 
 cdef bytes dead_bytes(const Block* block):

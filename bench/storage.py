@@ -1,0 +1,167 @@
+"""The store by itself: `python -m bench.storage [--small] [ROW ...]`, one JSON line per row.
+
+Every row works in a fresh directory under `--dir` (on the disk to be measured) and says what it
+did, so that a number can be read without this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from storage._directory import DataDirectory
+from storage._drill import append, load
+from storage.filestore import FileStores
+
+Row = dict[str, Any]
+
+
+def rate(path: Path, count: int, size: int, durable: bool, batch: int = 256) -> Row:
+    directory = DataDirectory(path, durable=durable)
+    home = directory.create_stream({"name": "bench"})
+    seconds = append(directory, home, count, batch, size, 1000)
+    stats = directory.stats
+    started = time.perf_counter()
+    directory.wait_applied()
+    settle = time.perf_counter() - started
+    directory.close()
+    return {
+        "messages_per_s": round(count / seconds),
+        "mb_per_s": round(count * size / seconds / 1e6),
+        "syncs": stats["syncs"],
+        "settle_s": round(settle, 3),
+    }
+
+
+def sequential(path: Path, size_bytes: int) -> Row:
+    """What writing the same payload bytes in 1 MiB pieces with a final sync reaches."""
+    piece = os.urandom(1 << 20)
+    fd = os.open(path / "plain", os.O_RDWR | os.O_CREAT, 0o600)
+    os.posix_fallocate(fd, 0, size_bytes)
+    started = time.perf_counter()
+    for offset in range(0, size_bytes, len(piece)):
+        os.pwrite(fd, piece, offset)
+    os.fdatasync(fd)
+    seconds = time.perf_counter() - started
+    os.close(fd)
+    return {"mb_per_s": round(size_bytes / seconds / 1e6)}
+
+
+def append_8k(path: Path, small: bool) -> Row:
+    count = 10_000 if small else 100_000
+    (path / "seq").mkdir()
+    plain = sequential(path / "seq", count * 8192)
+    row = rate(path / "data", count, 8192, True, 64)
+    share = round(row["mb_per_s"] / plain["mb_per_s"], 2)
+    return row | {"sequential_mb_per_s": plain["mb_per_s"], "share": share}
+
+
+def load_warm(path: Path, small: bool) -> Row:
+    count = 100_000 if small else 2_000_000
+    directory = DataDirectory(path)
+    home = directory.create_stream({"name": "bench"})
+    append(directory, home, count, 4096, 128, 1000)
+    directory.wait_applied()
+    load(home, count, 1)
+    in_order, scattered = load(home, count, 1), load(home, count, 7919)
+    directory.close()
+    return {
+        "in_order_per_s": round(count / in_order),
+        "scattered_per_s": round(count / scattered),
+    }
+
+
+def memory_mb(field: str) -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(field + ":"):
+            return round(int(line.split()[1]) * 1024 / 1e6)
+    raise LookupError(field)
+
+
+def open_it(path: str) -> None:
+    """In a process of its own: open the store, report time and memory."""
+    started = time.perf_counter()
+    files = FileStores(path)
+    seconds = time.perf_counter() - started
+    store = files.stores[1]
+    rss_mb, peak_mb = memory_mb("VmRSS"), memory_mb("VmHWM")
+    messages = store.messages
+    files.close(clean=False)
+    print(
+        json.dumps(
+            {
+                "seconds": round(seconds, 3),
+                "messages": messages,
+                "rss_mb": rss_mb,
+                "peak_mb": peak_mb,
+            }
+        )
+    )
+
+
+def reopened(path: Path) -> Row:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.storage", "--open", str(path)],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    row: Row = json.loads(done.stdout)
+    return row
+
+
+def recovery(path: Path, small: bool) -> Row:
+    count = 100_000 if small else 10_000_000
+    files = FileStores(path)
+    store = files.create({"name": "bench"})
+    seconds = append(files.directory, store.home, count, 4096, 128, 1000, store)  # type: ignore[arg-type]
+    files.close(clean=False)
+    killed = reopened(path)
+    files = FileStores(path)
+    files.close()
+    return {
+        "store_messages_per_s": round(count / seconds),
+        "after_kill": killed,
+        "after_clean_stop": reopened(path),
+    }
+
+
+ROWS: dict[str, Callable[[Path, bool], Row]] = {
+    "append_128_durable": lambda path, small: rate(path, 50_000 if small else 4_000_000, 128, True),
+    "append_128_lazy": lambda path, small: rate(path, 50_000 if small else 4_000_000, 128, False),
+    "append_8k_durable": append_8k,
+    "load_warm": load_warm,
+    "recovery": recovery,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("rows", nargs="*", help=f"of {', '.join(ROWS)}")
+    parser.add_argument("--small", action="store_true", help="a hundredth of the work")
+    parser.add_argument("--dir", default=".", help="where to work; on the disk to be measured")
+    parser.add_argument("--open", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.open:
+        open_it(arguments.open)
+        return
+    for name in arguments.rows or ROWS:
+        folder = Path(tempfile.mkdtemp(prefix="bench-storage-", dir=arguments.dir))
+        try:
+            row = ROWS[name](folder, arguments.small)
+            print(json.dumps({"row": name, **row}), flush=True)
+        finally:
+            shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""`python -m storage inspect|verify|repair DIR`: what is in a data directory, and is it sound.
+
+Exit codes: 0 sound, 1 damage was found, 2 the directory cannot be used (missing, in use, newer).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from storage._blockhome import BlockHome
+from storage._commitlog import Replay
+from storage._directory import DataDirectory, decode_meta, read_identity
+from storage.fs import NotUsable, take_lock
+
+SOUND, DAMAGED, UNUSABLE = 0, 1, 2
+
+
+def progress(done: int, total: int, what: str) -> None:
+    """One line that overwrites itself, on a terminal only."""
+    if sys.stderr.isatty():
+        filled = 30 * done // max(total, 1)
+        bar = "#" * filled + "." * (30 - filled)
+        end = "\n" if done == total else ""
+        print(f"\r[{bar}] {done}/{total} {what[:40]:40}", end=end, file=sys.stderr, flush=True)
+
+
+def describe_files(path: Path) -> dict[str, Any]:
+    """What is there, without changing or recovering anything."""
+    identity, salt = read_identity(path)
+    log = Replay(str(path / "log"), identity, salt)
+    streams = []
+    for folder in sorted((path / "streams").iterdir()):
+        meta = (
+            decode_meta((folder / "meta").read_bytes()) if (folder / "meta").exists() else None
+        )
+        blocks = sorted(folder.glob("*.blk"))
+        streams.append({
+            "group": folder.name,
+            "settings": meta[2] if meta is not None else None,
+            "blocks": len(blocks),
+            "bytes": sum(block.stat().st_blocks * 512 for block in blocks),
+        })
+    return {
+        "identity": identity.hex(),
+        "log_segments": len(log.paths),
+        "log_frames": log.count,
+        "log_damage": [f"{name} at {offset}: {what}" for name, offset, what in log.damage],
+        "streams": streams,
+    }
+
+
+def inspect(path: Path, as_json: bool) -> int:
+    found = describe_files(path)
+    if as_json:
+        print(json.dumps(found, indent=2))
+        return DAMAGED if found["log_damage"] else SOUND
+    print(f"{path}: identity {found['identity']}")
+    print(f"log: {found['log_segments']} segments, {found['log_frames']} frames to replay")
+    for sentence in found["log_damage"]:
+        print(f"  damaged: {sentence}")
+    for stream in found["streams"]:
+        name = stream["settings"] if stream["settings"] is not None else "meta does not hold"
+        print(f"{stream['group']}: {stream['blocks']} blocks, {stream['bytes']:,} bytes, {name}")
+    return DAMAGED if found["log_damage"] else SOUND
+
+
+def check_streams(directory: DataDirectory) -> dict[str, Any]:
+    """Read every record of every stream."""
+    streams = {}
+    for done, (group, home) in enumerate(directory.homes.items(), 1):
+        home.check_all()
+        messages = sum(block["messages"] - block["dead"] for block in home.describe_blocks())
+        streams[f"{group:016x}"] = {
+            "messages": messages,
+            "first_seq": home.floor,
+            "last_seq": home.last_seq,
+            "lost": home.lost,
+            "damage": home.damage,
+        }
+        progress(done, len(directory.homes), home.path)
+    return {"damage": directory.damage, "streams": streams}
+
+
+def report(found: dict[str, Any], as_json: bool) -> int:
+    if as_json:
+        print(json.dumps(found, indent=2))
+    else:
+        for sentence in found["damage"]:
+            print(f"damaged: {sentence}")
+        for group, stream in found["streams"].items():
+            print(
+                f"{group}: {stream['messages']:,} messages, sequences "
+                f"{stream['first_seq']}-{stream['last_seq']}"
+            )
+            for sentence in stream["damage"]:
+                print(f"  damaged: {sentence}")
+            for first, last in stream["lost"]:
+                print(f"  lost: {first} to {last}")
+    hurt = found["damage"] or any(s["damage"] or s["lost"] for s in found["streams"].values())
+    print("damage was found" if hurt else "sound", file=sys.stderr)
+    return DAMAGED if hurt else SOUND
+
+
+def verify(path: Path, as_json: bool) -> int:
+    """Recover a copy and read all of it: the directory itself stays as it is."""
+    read_identity(path)
+    with tempfile.TemporaryDirectory(prefix="martlet-verify-", dir=path.parent) as folder:
+        copy = Path(folder, "copy")
+        shutil.copytree(path, copy, ignore=shutil.ignore_patterns("*.free", "lock"))
+        directory = DataDirectory(copy)
+        try:
+            return report(check_streams(directory), as_json)
+        finally:
+            directory.close(clean=False)
+
+
+def repair(path: Path, as_json: bool, sure: bool) -> int:
+    """Recover in place: what cannot be read is left out and stays reported as lost."""
+    if not sure:
+        print("repair writes to the directory; see what it would lose with `verify`, then add --yes")
+        return UNUSABLE
+    read_identity(path)
+    directory = DataDirectory(path)
+    try:
+        found = check_streams(directory)
+        for home in directory.homes.values():
+            save_findings(directory, home)
+    finally:
+        directory.close()
+    return report(found, as_json)
+
+
+def save_findings(directory: DataDirectory, home: BlockHome) -> None:
+    """What was found lost goes into the stream's state, so that it is reported from now on."""
+    if home.lost:
+        directory.checkpoint_now(home, True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m storage", description=__doc__)
+    parser.add_argument("action", choices=("inspect", "verify", "repair"))
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--yes", action="store_true", help="let repair write")
+    arguments = parser.parse_args()
+    path: Path = arguments.directory
+    try:
+        if not (path / "directory").exists():
+            raise NotUsable(f"{path} is not a Martlet data directory: it has no `directory` file")
+        os.close(take_lock(path))
+        if arguments.action == "inspect":
+            return inspect(path, arguments.json)
+        if arguments.action == "verify":
+            return verify(path, arguments.json)
+        return repair(path, arguments.json, arguments.yes)
+    except NotUsable as error:
+        print(error, file=sys.stderr)
+        return UNUSABLE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

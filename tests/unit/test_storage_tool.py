@@ -1,0 +1,50 @@
+"""`python -m storage`: exit codes and words, as an operator sees them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from storage._directory import DataDirectory
+
+
+def tool(*words: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "storage", *words], capture_output=True, text=True, timeout=20
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_inspect_verify_repair(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    directory = DataDirectory(data)
+    home = directory.create_stream({"name": "orders"})
+    home.append_many([(seq, seq, b"s", b"", b"m%d" % seq) for seq in range(1, 101)])
+    directory.wait(directory.commit())
+    assert tool("inspect", str(data))[0] == 2, "in use"
+    directory.close()
+
+    code, words = tool("inspect", str(data))
+    assert (code, "orders" in words) == (0, True)
+    code, words = tool("verify", str(data))
+    assert (code, "100 messages" in words) == (0, True), words
+
+    block = next(Path(home.path).glob("*.blk"))
+    content = bytearray(block.read_bytes())
+    content[content.index(b"m50")] ^= 1
+    block.write_bytes(content)
+    before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
+    code, words = tool("verify", str(data))
+    assert (code, "lost: 50 to 50" in words) == (1, True), words
+    assert {path: path.read_bytes() for path in data.rglob("*") if path.is_file()} == before
+    assert tool("repair", str(data))[0] == 2, "asks first"
+    assert tool("repair", str(data), "--yes")[0] == 1
+    directory = DataDirectory(data)
+    assert directory.homes[1].lost == [[50, 50]]
+    assert len(directory.homes[1].get_all()) == 99
+    directory.close()
+
+
+def test_not_a_data_directory(tmp_path: Path) -> None:
+    code, words = tool("verify", str(tmp_path))
+    assert (code, "not a Martlet data directory" in words) == (2, True)
+    assert tool("--help")[0] == 0
