@@ -25,10 +25,16 @@ from storage.filestore import FileStores
 Row = dict[str, Any]
 
 
+def seconds_of(work: Callable[..., None], *arguments: Any) -> float:
+    started = time.perf_counter()
+    work(*arguments)
+    return time.perf_counter() - started
+
+
 def rate(path: Path, count: int, size: int, durable: bool, batch: int = 256) -> Row:
     directory = DataDirectory(path, durable=durable)
     home = directory.create_stream({"name": "bench"})
-    seconds = append(directory, home, count, batch, size, 1000)
+    seconds = seconds_of(append, directory, home, count, batch, size, 1000)
     stats = directory.stats
     started = time.perf_counter()
     directory.wait_applied()
@@ -72,7 +78,8 @@ def load_warm(path: Path, small: bool) -> Row:
     append(directory, home, count, 4096, 128, 1000)
     directory.wait_applied()
     load(home, count, 1)
-    in_order, scattered = load(home, count, 1), load(home, count, 7919)
+    in_order = seconds_of(load, home, count, 1)
+    scattered = seconds_of(load, home, count, 7919)
     directory.close()
     return {
         "in_order_per_s": round(count / in_order),
@@ -123,7 +130,7 @@ def recovery(path: Path, small: bool) -> Row:
     count = 100_000 if small else 10_000_000
     files = FileStores(path)
     store = files.create({"name": "bench"})
-    seconds = append(files.directory, store.home, count, 4096, 128, 1000, store)  # type: ignore[arg-type]
+    seconds = seconds_of(append, files.directory, store.home, count, 4096, 128, 1000, store)
     files.close(clean=False)
     killed = reopened(path)
     files = FileStores(path)

@@ -1,7 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
 """Drives the storage room from C, as a stream's ingest does: for benchmarks and crash tests only."""
-import time
-
 from libc.stdint cimport int64_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc
@@ -15,7 +13,7 @@ from storage._store cimport StreamStore
 
 def append(DataDirectory directory, BlockHome home, uint64_t count, uint64_t batch, uint64_t size,
            uint64_t subjects, StreamStore store=None, uint64_t batches_open_max=16):
-    """Append `count` messages of `size` bytes, committing each `batch`; seconds until the last is durable.
+    """Append `count` messages of `size` bytes, committing each `batch`; returns when the last is durable.
 
     At most `batches_open_max` batches are under way, as with a publisher that awaits acks.
     """
@@ -33,7 +31,6 @@ def append(DataDirectory directory, BlockHome home, uint64_t count, uint64_t bat
     done = 0
     record.msg = message
     record.msg_len = <unsigned int>size
-    started = time.perf_counter()
     while done < count:
         done += 1
         record.seq = base + done
@@ -55,22 +52,18 @@ def append(DataDirectory directory, BlockHome home, uint64_t count, uint64_t bat
     directory.wait(ticket)
     free(message)
     free(names)
-    return time.perf_counter() - started
 
 
 def load(BlockHome home, uint64_t count, uint64_t stride):
-    """Read `count` messages by sequence, `stride` apart; seconds."""
+    """Read `count` messages by sequence, `stride` apart."""
     cdef Record record
     cdef uint64_t index
     cdef uint64_t seq = home.floor
     cdef uint64_t found = 0
-    started = time.perf_counter()
     for index in range(count):
         found += home.read(seq, &record)
         seq += stride
         if seq > home.last_seq:
             seq = home.floor + seq - home.last_seq - 1
-    seconds = time.perf_counter() - started
     if found != count:
         raise ValueError(f"read {found} of {count}")
-    return seconds
