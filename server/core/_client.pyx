@@ -14,9 +14,7 @@ from libc.string cimport memcmp
 
 from server.core._account cimport Account
 from server.core._broker cimport Broker
-from server.core._connection cimport (
-    HOLD_AUTH, HOLD_STALL, Carrier, Connection, PyCarrier,
-)
+from server.core._connection cimport HOLD_AUTH, Carrier, PyCarrier
 from server.core._outbox cimport Chunk
 from server.core._peer cimport Peer
 from server.core._permissions cimport Permissions
@@ -40,7 +38,7 @@ cdef enum:
     SNIPPET_MAX = 32
 
 cdef object BEFORE = BEFORE_CONNECT
-cdef frozenset VERB_NAMES_UNTRACED = frozenset((V_INFO,))
+cdef Carrier NO_CARRIER = Carrier()
 cdef dict VERB_NAMES = {
     V_PUB: "PUB", V_HPUB: "HPUB", V_SUB: "SUB", V_UNSUB: "UNSUB", V_CONNECT: "CONNECT",
     V_PING: "PING", V_PONG: "PONG",
@@ -143,7 +141,7 @@ cdef class Client(Peer):
         self.verbose = self.pedantic = True
         self.user_max_payload = self.user_max_subs = -1
         self.carrier = PyCarrier(write, close_transport, pause_transport, transport_pending) if (
-            write is not None) else None
+            write is not None) else NO_CARRIER
         self.auth_required = broker.auth_required
         self._trace = self.parser.trace = broker.trace
         self.start_ns = self.last_in_ns = self.last_active_ns = broker.clock()

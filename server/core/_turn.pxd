@@ -26,6 +26,7 @@ cdef class Turn:
     cdef size_t borrower_capacity
     cdef Sub* graves             # linked by sid_next; freed when nobody walks results
     cdef list departed           # closed sinks that an event may still name
+    cdef bint in_batch           # ... of a batch that is not yet worked off
 
     cdef void free_graves(self) noexcept
     cdef run_phases(self)

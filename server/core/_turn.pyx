@@ -145,7 +145,7 @@ cdef class Turn:
             self.dirty_count = 0
             self.running = False
             self.free_graves()
-            if self.departed:
+            if self.departed and not self.in_batch:
                 self.departed = []
         if self.phase_dirty:
             self.ask()

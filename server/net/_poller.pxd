@@ -24,6 +24,7 @@ cdef class Poller(Carrier):
     cdef readonly long accept_errors
     cdef bint timer_armed
     cdef bint read_much              # in this round
+    cdef size_t turn_bytes           # read since the turn began
 
     cdef void read_client(self, Client client) noexcept
     cdef bint read_rest(self, Client client) noexcept

@@ -95,7 +95,8 @@ cdef enum:
     EVENTS_MAX = 256
     ROUNDS_MAX = 8               # each handles every ready connection once
     RUN_NS_MAX = 4000000         # then the loop's other work has its chance
-    ACCEPTS_MAX = 256            # in one round
+    ACCEPTS_MAX = 64             # in one round
+    TURN_BYTES_MAX = 1048576     # read so much, then let the answers out
     STALL_TICK_NS = 1000000
     ACCEPT_RETRY_MIN_NS = 10_000_000
     ACCEPT_RETRY_MAX_NS = 1_000_000_000
@@ -310,6 +311,7 @@ cdef class Poller(Carrier):
             client.rest = NULL
         client.stalled_ns = 0
         size = have + <size_t> got
+        self.turn_bytes += <size_t> got
         if size > self.buffer_bytes // 4:
             self.read_much = True
         used = client.consume(self.buffer, size, NULL)
@@ -344,6 +346,7 @@ cdef class Poller(Carrier):
                 client.finish("Client Closed" if got == 0 else "Read Error", True)
             return True
         chunk.size += got
+        self.turn_bytes += <size_t> got
         self.read_much = True
         client.stalled_ns = 0
         if chunk.size >= client.parser.need:
@@ -374,8 +377,10 @@ cdef class Poller(Carrier):
             count = epoll_wait(self.epoll_fd, events, EVENTS_MAX, 0)
             if count <= 0:
                 break
+            self.broker.turn.in_batch = True
             self.broker.turn.begin()
             self.read_much = False
+            self.turn_bytes = 0
             for i in range(count):
                 thing = <object> events[i].data.ptr
                 if type(thing) is Client:
@@ -387,6 +392,10 @@ cdef class Poller(Carrier):
                         client.mark_dirty()
                     if events[i].events & EPOLLIN:
                         self.read_client(client)
+                        if self.turn_bytes > TURN_BYTES_MAX:
+                            self.turn_bytes = 0
+                            self.broker.turn.run()
+                            self.broker.turn.begin()
                     elif events[i].events & (EPOLLERR | EPOLLHUP):
                         client.finish("Client Closed", True)
                 elif thing is self:
@@ -395,6 +404,7 @@ cdef class Poller(Carrier):
                     self.accept_some(<Listener> thing)
             if self.broker.stalled:
                 self.broker.run_stalls(self.broker.clock())
+            self.broker.turn.in_batch = False
             self.broker.turn.run()
             # After much, more is likely to be there by now; after little, sleep.
             if (count < EVENTS_MAX // 4 and not self.read_much) or (
