@@ -123,6 +123,9 @@ class ServerHooks:
         self.closed.add(client)
 
     def log(self, level: str, text: str, client: Client | None = None) -> None:
+        # Most of what comes here is for a level that is off.
+        if level == "debug" and not self._logger.debug_on:
+            return
         label = client.label if client is not None else ""
         if level == "trace":
             self._logger.trace(text, label)
