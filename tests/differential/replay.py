@@ -119,6 +119,15 @@ class Peer:
         self.write(b"PING\r\n")
         self.wait(lambda: self.units().count(b"PONG\r\n") >= self.pings_sent, "PONG")
 
+    def settle(self) -> None:
+        """A barrier for a connection that may have been closed for what it said."""
+        try:
+            if not self.at_end:
+                self.sync()
+        except ScriptError:
+            if not self.at_end:
+                raise
+
     def until_closed(self) -> None:
         deadline = time.monotonic() + WAIT_SECONDS
         try:
@@ -206,6 +215,8 @@ def take(step: Step, peers: dict[str, Peer], server: Server) -> None:
         peer.wait(lambda: expand(step.text) in peer.stream, step.text)
     elif step.verb == "sync":
         peer.sync()
+    elif step.verb == "settle":
+        peer.settle()
     elif step.verb == "closed":
         peer.until_closed()
     elif step.verb == "close":

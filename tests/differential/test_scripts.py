@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -30,13 +29,6 @@ def ordered_scripts() -> list[Script]:
     """Scripts of one configuration stand together, so that few servers run at a time."""
     scripts = [read_script(path) for path in SCRIPTS]
     return sorted(scripts, key=lambda script: (script.server_key, script.name))
-
-
-@pytest.fixture(scope="session")
-def pool() -> Iterator[Pool]:
-    pool = Pool()
-    yield pool
-    pool.stop()
 
 
 def answers(kind: str, script: Script, pool: Pool) -> dict[str, list[str]]:
