@@ -148,7 +148,9 @@ cdef class Connection(Sink):
         cdef Chunk* bigger
         cdef size_t have = self.rest.size if self.rest != NULL else 0
         cdef size_t wanted = have + size
-        if self.rest == NULL or self.rest.references > 1 or self.rest.capacity < wanted:
+        # A full chunk grows as soon as more is wanted, also when nothing is put behind it yet.
+        if self.rest == NULL or self.rest.references > 1 or self.rest.capacity < wanted or (
+                self.rest.capacity < self.rest_wanted):
             if wanted < self.rest_wanted:
                 wanted = self.rest_wanted
             elif have:

@@ -131,6 +131,24 @@ def test_a_message_of_any_size_arrives_whole(served: Served, size: int) -> None:
     assert reader.heard == expected
 
 
+@pytest.mark.parametrize("missing", [1, 30, 100, 3000])
+def test_a_message_whose_first_part_fills_the_read_buffer(missing: int) -> None:
+    """What is kept then fills its chunk to the last byte, while a little is still to come."""
+    buffer_bytes = 65536
+    served = Served(buffer_bytes)
+    peer = served.peer()
+    head = b"PUB a %d\r\n" % (buffer_bytes - 13 + missing)
+    first = head + b"x" * (buffer_bytes - len(head))
+    rest = b"x" * (buffer_bytes - 13 + missing - (buffer_bytes - len(head)))
+    for piece in (first, rest[:1], rest[1:]):
+        rounds = iter(range(5))
+        assert peer.socket.send(piece) == len(piece)
+        served.until(lambda: next(rounds, None) is None)  # noqa: B023
+    assert peer.ask(b"\r\nPING\r\n") == b"PONG\r\n"
+    assert served.broker.in_msgs == 1
+    served.close()
+
+
 @pytest.mark.feature("1-080", "1-091")
 def test_many_readers_that_read_late_get_everything_in_order(served: Served) -> None:
     served.broker.no_fast_producer_stall = False
