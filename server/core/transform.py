@@ -241,7 +241,6 @@ def cut(piece: Piece, text: str) -> str:
             return ".".join(([text[:head]] if head else []) + rest)
 
 
-NOT_IN_MAPPINGS = ("left", "right")
 INVALID_TRANSFORM = "invalid mapping destination: invalid transform"
 
 
@@ -255,7 +254,7 @@ def check_mapping(source: str, destination: str) -> None:
             raise TransformError(INVALID_TRANSFORM + (f" in {token}" if token else ""))
         if len(token) > 4 and token.startswith("{{") and token.endswith("}}"):
             found = CALL.search(token)
-            if not found or spelled(found[1]) in ("", *NOT_IN_MAPPINGS):
+            if not found or not spelled(found[1]):
                 raise bad("unknown function", token)
         elif any(c in "\t\n\f\r " for c in token):
             raise TransformError(INVALID_TRANSFORM)

@@ -7,7 +7,7 @@ import copy
 from typing import Annotated, Any, Final
 
 from msgspec import Struct, field
-from msgspec.structs import fields
+from msgspec.structs import asdict, fields
 
 from server.jetstream.gojson import (
     DURATION,
@@ -35,6 +35,7 @@ DISCARD = Choice("old", "new", fold=True)
 STORAGE = Choice("file", "memory")
 PERSIST_MODE = Choice("async", other={"default": "", "": ""})
 COMPRESSION = Compression("")
+TAGS = ListOf(TEXT, "[]string", null=None)
 
 
 class SubjectTransformConfig(Struct):
@@ -42,15 +43,16 @@ class SubjectTransformConfig(Struct):
     dest: Annotated[str, TEXT] = ""
 
 
-class RePublish(Struct, omit_defaults=True):
+class RePublish(Struct):
     src: Annotated[str, TEXT] = ""
     dest: Annotated[str, TEXT] = ""
     headers_only: Annotated[bool, FLAG] = False
 
 
-class Placement(Struct, omit_defaults=True):
+class Placement(Struct):
     cluster: Annotated[str, TEXT] = ""
-    tags: Annotated[list[str], TEXTS] = []
+    # An empty list is something else than none: the reference keeps such a placement.
+    tags: Annotated[list[str] | None, TAGS] = None
     preferred: Annotated[str, TEXT] = ""
 
 
@@ -183,6 +185,10 @@ def shown_config(config: StreamConfig, metadata: dict[str, str] | None = None) -
         value = getattr(config, key)
         if value or key in ALWAYS_SHOWN:
             shown[key] = value
+    if config.placement is not None:
+        shown["placement"] = without_empty(config.placement)
+    if config.republish is not None:
+        shown["republish"] = {"dest": ""} | without_empty(config.republish)
     if config.mirror is not None:
         shown["mirror"] = shown_source(config.mirror)
     if config.sources:
@@ -191,6 +197,10 @@ def shown_config(config: StreamConfig, metadata: dict[str, str] | None = None) -
     if together:
         shown["metadata"] = dict(sorted(together.items()))
     return shown
+
+
+def without_empty(struct: Struct) -> dict[str, Any]:
+    return {key: value for key, value in asdict(struct).items() if value}
 
 
 def shown_source(source: StreamSource) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
@@ -128,13 +128,14 @@ class Moment(Kind):
 
 
 class ListOf(Kind):
-    def __init__(self, item: Kind, go: str) -> None:
+    def __init__(self, item: Kind, go: str, null: Sequence[object] | None = ()) -> None:
         super().__init__(go)
         self.item = item
+        self.null = null
 
     def take(self, value: Any, path: str, old: Any, report: Report, strict: bool) -> Any:
         if value is None:
-            return []
+            return None if self.null is None else list(self.null)
         if not isinstance(value, list):
             return self.refuse(value, path, old, report)
         # An element that is no element at all is told without the words "Go struct field".

@@ -38,7 +38,12 @@ def wrong(data: bytes, at: int, context: str) -> JsonError:
     """The character at `at` does not belong there."""
     if at >= len(data):
         return JsonError(END)
-    return JsonError(f"invalid character {shown(data, at)} {context} at offset {at + 1}")
+    size = len(character(data, at).encode()) if data[at] >= 0x80 else 1
+    return JsonError(f"invalid character {shown(data, at)} {context} at offset {at + size}")
+
+
+def character(data: bytes, at: int) -> str:
+    return data[at : at + 4].decode("utf-8", "replace")[0]
 
 
 def shown(data: bytes, at: int) -> str:
@@ -51,8 +56,8 @@ def shown(data: bytes, at: int) -> str:
         return f"'{chr(byte)}'"
     if byte < 0x20 or byte == 0x7F:
         return f"'\\x{byte:02x}'" if byte not in b"\n\r\t" else f"'{repr(chr(byte))[1:-1]}'"
-    text = data[at : at + 4].decode("utf-8", "replace")
-    return f"'{text[0]}'"
+    text = character(data, at)
+    return f"'{text}'" if text.isprintable() else f"'\\u{ord(text):04x}'"
 
 
 class Scanner:

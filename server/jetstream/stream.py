@@ -7,7 +7,7 @@ is told what was stored. Nothing here is called for each message.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from server.core._account import Account, PySub
@@ -75,6 +75,7 @@ class Stream:
         self.created_ns = created_ns
         self.closed = False
         self.consumer_count = 0
+        self._starts_at = config.first_seq
         self.durable_seq = store.state().last_seq
         self.transform = input_transform(config, engine.random_below)
         self.republish = republish_transform(config, engine.random_below)
@@ -135,7 +136,22 @@ class Stream:
     # Reading and removing; the caller has checked sealed and the deny flags.
 
     def state(self, deleted: bool = False) -> StreamState:
-        return self.store.state(deleted)
+        """What may be shown: messages that are not durable yet are left out."""
+        state = self.store.state(deleted)
+        if state.last_seq > self.durable_seq:
+            state = self._durable_part(state)
+        if state.first_seq == 0 and self._starts_at == 1:
+            return replace(state, first_seq=1)
+        return state
+
+    def _durable_part(self, state: StreamState) -> StreamState:
+        last = self.store.load_previous(self.durable_seq)
+        return replace(
+            state,
+            messages=state.messages - self.store.num_pending(self.durable_seq + 1),
+            last_seq=self.durable_seq,
+            last_ts_ns=last.ts_ns if last is not None else 0,
+        )
 
     def purge(self, filters: str, seq: int, keep: int) -> int:
         purged = self.store.purge(filters or None, seq, keep)

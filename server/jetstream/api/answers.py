@@ -43,7 +43,9 @@ def stream_info(
     if with_cluster:
         info["cluster"] = {"leader": engine.server_name}
     if config.mirror is not None:
+        # Its filter is told once the mirror is running.
         info["mirror"] = origin_info(config.mirror)
+        info["mirror"].pop("filter_subject", None)
     if config.sources:
         info["sources"] = [origin_info(source) for source in config.sources]
     info["ts"] = time_text(engine.now_ns())

@@ -45,9 +45,7 @@ def pause(request: Request) -> Answer:
 
 
 def unpin(request: Request) -> Answer:
-    if not request.body:
-        raise errors.INVALID_JSON(err="unexpected end of JSON input")
-    asked = request.decode(UnpinRequest, "JSApiConsumerUnpinRequest")
+    asked = request.decode_loosely(UnpinRequest, "JSApiConsumerUnpinRequest")
     if not asked.group:
         raise errors.INVALID_JSON(err="consumer group not specified")
     request.stream(request.names[0])

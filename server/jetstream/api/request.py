@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Struct)
 Answer = dict[str, Any]
+WHERE: Final = re.compile(r" at offset \d+$")
 LEVEL_HEADER: Final = b"Nats-Required-Api-Level"
 
 
@@ -49,6 +51,15 @@ class Request:
             return gojson.decode(struct, self.body, go, strict)
         except JsonError as error:
             raise errors.INVALID_JSON(err=error) from error
+
+    def decode_loosely(self, struct: type[T], go: str) -> T:
+        """For the few bodies whose unknown keys are never refused; they must hold one value."""
+        if not self.body:
+            raise errors.INVALID_JSON(err="unexpected end of JSON input")
+        try:
+            return gojson.decode(struct, self.body, go, strict=False)
+        except JsonError as error:
+            raise errors.INVALID_JSON(err=WHERE.sub("", str(error))) from error
 
     def optional(self, struct: type[T], go: str) -> T:
         """The body if there is one: only its first character decides."""

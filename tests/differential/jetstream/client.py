@@ -1,0 +1,69 @@
+"""A plain client for API requests: one socket, one answer for one request."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+ANSWER_S = 5.0
+
+
+class Client:
+    def __init__(self, port: int, user: str = "", password: str = "") -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), ANSWER_S)
+        self._socket.settimeout(ANSWER_S)
+        self._file = self._socket.makefile("rb")
+        self.info = json.loads(self._file.readline().removeprefix(b"INFO "))
+        options: dict[str, Any] = {"verbose": False, "headers": True, "no_responders": True}
+        if user:
+            options |= {"user": user, "pass": password}
+        self._send(b"CONNECT " + json.dumps(options).encode() + b"\r\nSUB _R.> 1\r\n")
+        self._asked = 0
+        self.flush()
+
+    def close(self) -> None:
+        self._file.close()
+        self._socket.close()
+
+    def _send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def _next(self) -> tuple[str, bytes, bytes] | None:
+        """Subject, headers and payload of the next message; None at a PONG."""
+        while True:
+            line = self._file.readline()
+            if not line or line.startswith(b"-ERR"):
+                raise AssertionError(f"the server said {line!r}")
+            words = line.split()
+            if words[0] == b"PONG":
+                return None
+            if words[0] == b"PING":
+                self._send(b"PONG\r\n")
+            elif words[0] in (b"MSG", b"HMSG"):
+                data = self._file.read(int(words[-1]) + 2)[:-2]
+                size = int(words[-2]) if words[0] == b"HMSG" else 0
+                return words[1].decode(), data[:size], data[size:]
+
+    def flush(self) -> list[tuple[str, bytes, bytes]]:
+        """Everything that comes before the answer to a PING."""
+        self._send(b"PING\r\n")
+        return list(iter(self._next, None))
+
+    def publish(self, subject: str, payload: bytes, headers: bytes = b"", reply: str = "") -> None:
+        target = f"{subject} {reply}".strip()
+        if headers:
+            head = f"HPUB {target} {len(headers)} {len(headers) + len(payload)}\r\n"
+        else:
+            head = f"PUB {target} {len(payload)}\r\n"
+        self._send(head.encode() + headers + payload + b"\r\n")
+
+    def request(self, subject: str, payload: bytes = b"", headers: bytes = b"") -> bytes:
+        """The payload of the answer, or its header block when it has one."""
+        self._asked += 1
+        reply = f"_R.{self._asked}"
+        self.publish(subject, payload, headers, reply)
+        while True:
+            message = self._next()
+            if message is not None and message[0] == reply:
+                return message[1] or message[2]
