@@ -132,3 +132,20 @@ def conversation(seed: int) -> Script:
         script.steps.append(Step(turn, name, verb, size + text))
         script.steps.append(Step(turn, name, "settle"))
     return script
+
+
+def sizes_around(boundary: int) -> Script:
+    """Publishes that end within a few bytes of the size that a buffer may have."""
+    script = Script(f"sizes-{boundary}")
+    for name in ("a", "b"):
+        script.steps.append(Step(0, name, "client"))
+        script.steps.append(Step(0, name, "raw", "SUB size.* 1\\r\\n"))
+        script.steps.append(Step(0, name, "sync"))
+    for around in range(-26, 4):
+        size = boundary + around
+        line = f"PUB size.{around} {size}\\r\\n"
+        script.steps.append(Step(around, "a", "raw", f"{line}${{x*{size}}}\\r\\n"))
+        if around % 3 == 0:
+            script.steps.append(Step(around, "a", "sync"))
+    script.steps.append(Step(0, "b", "sync"))
+    return script

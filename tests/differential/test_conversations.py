@@ -11,7 +11,7 @@ from itertools import groupby
 
 import pytest
 
-from .conversation import conversation
+from .conversation import conversation, sizes_around
 from .replay import play
 from .script import Script, ScriptError
 from .servers import Pool
@@ -69,3 +69,14 @@ def test_conversations(first: int, pool: Pool) -> None:
         except ScriptError as error:
             found = str(error)
         assert not found, f"conversation {seed}:\n{found}"
+
+
+@pytest.mark.peer
+@pytest.mark.feature("1-041", "1-044")
+@pytest.mark.parametrize("bits", range(9, 19))
+def test_sizes_around_powers_of_two(bits: int, pool: Pool) -> None:
+    script = sizes_around(1 << bits)
+    genuine, ours = (play(script, pool.get(kind, script)) for kind in ("nats-server", "martlet"))
+    for name, units in genuine.items():
+        assert [len(unit) for unit in ours[name]] == [len(unit) for unit in units]
+        assert ours[name] == units
