@@ -11,12 +11,13 @@
     number of expiries; each: sequence, at_ns
 
 Numbers are LEB128 except the width byte and the words. A thousand subjects cost 10 bits a message.
-The distances between messages of one subject are found anew while unpacking. There is no checksum
+Spans that did not change since the snapshot before are copied, not packed again, so that a snapshot
+can be taken at each checkpoint. The distances between messages of one subject are found anew while unpacking. There is no checksum
 here; `decode_store` refuses what cannot be, but does not find every flipped bit.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
-from libc.string cimport memcmp, memcpy, memset
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcmp, memcpy
 
 from storage._expiry cimport ExpiryWheel
 from storage._index cimport FIRST_IS_BOUND, SUBJECT_ID_MASK, SUBJECT_LEN_MAX, Subject
@@ -89,17 +90,34 @@ cdef void unpack(const uint8_t* words, uint32_t width, bint with_ttl, Span* span
         span.subjects[i] = <uint32_t>value
 
 
-cdef size_t bound_of(StreamStore store):
-    """Not fewer bytes than the snapshot takes."""
+cdef int refresh(Span* span) except -1:
+    """Pack a span that changed since the last snapshot; the others keep what they have."""
+    cdef bint with_ttl = False
+    cdef uint32_t length
+    cdef uint8_t* packed
+    if span.packed != NULL and span.packed_version == span.version:
+        return 0
+    length = <uint32_t>(1 + 8 * words_of(span.top, width_of(span, &with_ttl)))
+    packed = <uint8_t*>realloc(span.packed, length)
+    if packed == NULL:
+        raise MemoryError
+    pack(packed, span)
+    span.packed = packed
+    span.packed_len = length
+    span.packed_version = span.version
+    return 0
+
+
+cdef size_t bound_of(StreamStore store) except 0:
+    """Not fewer bytes than the snapshot takes; all spans are packed after it."""
     cdef size_t total = 64 + 16 * NUMBER_BYTES_MAX, at
     cdef uint32_t number
-    cdef bint with_ttl = False
     for number in range(1, store.subjects.subject_top):
         if store.subjects.subjects[number].count:
             total += store.subjects.subjects[number].text_len + RECORD_NUMBERS * NUMBER_BYTES_MAX
     for at in range(store.spans.head, store.spans.tail):
-        total += RECORD_NUMBERS * NUMBER_BYTES_MAX
-        total += 8 * words_of(store.spans.spans[at].top, width_of(&store.spans.spans[at], &with_ttl))
+        refresh(&store.spans.spans[at])
+        total += RECORD_NUMBERS * NUMBER_BYTES_MAX + store.spans.spans[at].packed_len
     if store.wheel is not None:
         total += 2 * NUMBER_BYTES_MAX * store.wheel.count
     return total
@@ -118,7 +136,8 @@ cdef bytes encode_store(StreamStore store):
     at = put_subjects(at, store)
     at = put_spans(at, store)
     at = put_expiries(at, store)
-    return bytes(memoryview(out)[: at - start])
+    del out[at - start :]
+    return bytes(out)
 
 
 cdef uint8_t* put_subjects(uint8_t* at, StreamStore store) noexcept:
@@ -152,7 +171,8 @@ cdef uint8_t* put_spans(uint8_t* at, StreamStore store) noexcept:
         at = put_number(at, span.size)
         at = put_number(at, span.live)
         at = put_number(at, span.top)
-        at = pack(at, span)
+        memcpy(at, span.packed, span.packed_len)
+        at += span.packed_len
         before = span.number
     return at
 

@@ -1,5 +1,5 @@
 # cython: language_level=3
-from libc.stdint cimport uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from storage._index cimport SubjectFilter, SubjectIndex
 
@@ -18,6 +18,9 @@ cdef struct Span:
     uint32_t capacity
     uint32_t* subjects              # of each sequence, 0: nothing lives there
     uint32_t* distances             # to the message before of the same subject; 0: none
+    uint8_t* packed                 # its part of the last snapshot, of `packed_version`
+    uint64_t packed_version
+    uint32_t packed_len
 
 
 cdef class SpanIndex:
@@ -44,6 +47,7 @@ cdef class SpanIndex:
     cdef uint64_t first_of(self, SubjectIndex index, uint32_t subject, uint64_t seq) noexcept nogil
     cdef uint64_t last_of(self, SubjectIndex index, uint32_t subject, uint64_t seq) noexcept nogil
     cdef uint64_t memory_bytes(self) noexcept
+    cdef void _free(self, Span* span) noexcept nogil
     cdef int _drop(self, size_t at) except -1
     cdef int _grow(self, Span* span, uint32_t slots) except -1
     cdef Span* _add(self, uint64_t number) except NULL

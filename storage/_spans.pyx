@@ -67,9 +67,13 @@ cdef class SpanIndex:
     def __dealloc__(self):
         cdef size_t i
         for i in range(self.head, self.tail):
-            free(self.spans[i].subjects)
-            free(self.spans[i].distances)
+            self._free(&self.spans[i])
         free(self.spans)
+
+    cdef void _free(self, Span* span) noexcept nogil:
+        free(span.subjects)
+        free(span.distances)
+        free(span.packed)
 
     cdef size_t span_from(self, uint64_t number) noexcept nogil:
         """The place of the first span numbered `number` or higher; `tail` when there is none."""
@@ -177,8 +181,7 @@ cdef class SpanIndex:
         return 0
 
     cdef int _drop(self, size_t at) except -1:
-        free(self.spans[at].subjects)
-        free(self.spans[at].distances)
+        self._free(&self.spans[at])
         if at == self.head:
             self.head += 1
             return 0
@@ -189,8 +192,7 @@ cdef class SpanIndex:
     cdef int remove_all(self) except -1:
         while self.head < self.tail:
             self.tail -= 1
-            free(self.spans[self.tail].subjects)
-            free(self.spans[self.tail].distances)
+            self._free(&self.spans[self.tail])
         self.head = self.tail = 0
         self.live = 0
         return 0
@@ -480,5 +482,5 @@ cdef class SpanIndex:
         cdef uint64_t total = self.capacity * sizeof(Span)
         cdef size_t i
         for i in range(self.head, self.tail):
-            total += <uint64_t>self.spans[i].capacity * 8
+            total += <uint64_t>self.spans[i].capacity * 8 + self.spans[i].packed_len
         return total
