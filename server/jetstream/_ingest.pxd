@@ -1,0 +1,111 @@
+# cython: language_level=3
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
+
+from server.core._account cimport Account
+from server.core._sink cimport Msg, Sink
+from server.core._sublist cimport Sublist
+from server.jetstream._dedupe cimport DedupeWindow
+from storage._record cimport Record
+from storage._store cimport Refusal, StreamStore
+
+
+# What a header block says to the server; the pointers are into the block.
+cdef struct Field:
+    const char* text            # NULL: the field is not there
+    uint32_t length
+
+
+cdef struct Fields:
+    Field message_id
+    Field expected_stream
+    Field expected_last_seq
+    Field expected_last_subject_seq
+    Field expected_last_message_id
+    bint unusual                # something for `publish.Publisher`
+
+
+# An answer that waits until all up to `gate` is durable. Its texts stand behind it.
+cdef struct Answer:
+    uint64_t gate
+    uint64_t seq                # of a PubAck whose body is the tail behind the number
+    uint32_t reply_len
+    uint32_t body_len
+    int32_t header_size         # of the body; -1: the body is the tail of a PubAck
+    uint32_t room               # bytes to the next answer
+
+
+# What a turn accepted.
+cdef struct Mark:
+    uint64_t last_seq
+    uint64_t messages
+    uint64_t bytes
+
+
+# How much messages of one kind of storage take, of an account or of the server.
+cdef class Usage:
+    cdef public Usage parent
+    cdef public int64_t used
+    cdef public int64_t max         # -1: no limit
+
+
+cdef class StreamSink(Sink):
+    cdef Account account
+    cdef readonly StreamStore store
+    cdef readonly DedupeWindow window
+    cdef object commit
+    cdef object publisher
+    cdef object on_stored
+    cdef list subs                  # addresses of Sub
+    cdef readonly bint in_memory
+    cdef public object down         # why nothing is stored any more; None: it is not down
+    cdef readonly bytes name
+    cdef bytes pub_ack              # a PubAck up to its sequence
+    cdef public Usage usage
+    cdef int64_t usage_counted
+    cdef public Sublist interest    # of consumers, when messages nobody wants are skipped
+    cdef public bint skip_unwanted
+    cdef public bint all_unusual    # the stream has a feature for which each message goes to Python
+    cdef public bint no_ack
+    cdef public bint sealed
+    cdef public int64_t message_bytes_max
+    cdef public uint64_t waiting_messages_max
+    cdef public uint64_t waiting_bytes_max
+
+    cdef bytes last_message_id      # of the last message; None when its text is in last_id
+    cdef char* last_id
+    cdef uint32_t last_id_len
+    cdef uint32_t last_id_room
+    cdef readonly uint64_t durable_seq
+    cdef bint dirty
+    cdef int64_t turn_ns            # the time of all messages of this turn
+    cdef readonly uint64_t waiting_messages
+    cdef readonly uint64_t waiting_bytes
+    cdef Mark turn_mark
+    cdef Mark* marks                # turns that are not durable yet
+    cdef size_t mark_head, mark_tail, mark_capacity
+    cdef char* answers
+    cdef size_t answer_head, answer_tail, answer_capacity
+    cdef char* line                 # reply and body of the answer on its way
+    cdef size_t line_capacity
+
+    cdef int accept(self, Msg* message) except -1
+    cdef int check_and_store(self, Msg* message, const Fields* fields) except -1
+    cdef int hand_over(self, Msg* message) except -1
+    cdef int refuse(self, Msg* message, object kind, dict parts) except -1
+    cdef int too_many(self, Msg* message) except -1
+    cdef int skip(self) except -1
+    cdef int stored(self, const char* message_id, uint32_t id_len, uint64_t size) except -1
+    cdef int set_last_id(self, const char* text, uint32_t length) except -1
+    cdef int answer_ack(
+        self, const char* reply, uint32_t reply_len, uint64_t seq, const char* tail, uint32_t tail_len
+    ) except -1
+    cdef int add_answer(
+        self, const char* reply, uint32_t reply_len, uint64_t seq, const char* body,
+        uint32_t body_len, int32_t header_size
+    ) except -1
+    cdef int touch(self) except -1
+    cdef int count_usage(self) noexcept
+    cdef int send(self, Answer* answer) except -1
+    cdef size_t fill_line(self, Answer* answer) except? 0
+    cdef int open_ears(self, str subject) except -1
+    cdef int drop_sub(self, size_t address) except -1

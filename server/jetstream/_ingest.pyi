@@ -1,0 +1,87 @@
+from collections.abc import Callable, Iterable
+
+from server.core._account import Account
+from server.core._sink import Sink
+from server.core._sublist import Sublist
+from server.jetstream._dedupe import DedupeWindow
+from server.jetstream.commit import Commit
+from storage._store import StreamStore
+
+class Usage:
+    """How many bytes messages of one kind of storage take, of an account or of the server."""
+
+    parent: Usage | None
+    used: int
+    max: int
+    def __init__(self, max: int = -1, parent: Usage | None = None) -> None: ...
+
+class StreamSink(Sink):
+    """A stream's ears: checks and stores, and answers when what it stored is durable."""
+
+    store: StreamStore
+    window: DedupeWindow
+    in_memory: bool
+    down: str | None
+    name: bytes
+    usage: Usage | None
+    interest: Sublist | None
+    skip_unwanted: bool
+    all_unusual: bool
+    no_ack: bool
+    sealed: bool
+    message_bytes_max: int
+    waiting_messages_max: int
+    waiting_bytes_max: int
+    durable_seq: int
+    waiting_messages: int
+    waiting_bytes: int
+    def __init__(
+        self,
+        account: Account,
+        store: StreamStore,
+        name: str,
+        commit: Commit,
+        publisher: Callable[[bytes, bytes, bytes, bytes], None],
+        on_stored: Callable[[int, int], None],
+        *,
+        in_memory: bool,
+        domain: str = "",
+        window_ns: int = 0,
+    ) -> None: ...
+    @property
+    def last_seq(self) -> int:
+        """The last sequence that was accepted, durable or not."""
+    @property
+    def last_message_id(self) -> bytes: ...
+    @last_message_id.setter
+    def last_message_id(self, message_id: bytes) -> None: ...
+    @property
+    def now_ns(self) -> int:
+        """The time of the messages of this turn."""
+    @property
+    def subjects(self) -> list[str]: ...
+    def listen(self, subjects: Iterable[str]) -> None:
+        """Hear exactly these subjects."""
+    def close(self) -> None:
+        """Hear nothing any more; what waits is not answered."""
+    def store_message(
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        ttl_ns: int = 0,
+        message_id: bytes = b"",
+    ) -> int:
+        """Store under the next sequence; StoreError says why not."""
+    def skip_message(self, message_id: bytes = b"") -> int:
+        """Give out a sequence for a message that nobody wants."""
+    def ack(self, reply: bytes, seq: int, tail: bytes = b"}") -> None:
+        """A PubAck, after all that was accepted so far is durable."""
+    def answer(self, reply: bytes, body: bytes, headers: bytes = b"") -> None:
+        """Any answer, in order with the PubAcks."""
+    def touch_usage(self) -> None:
+        """Messages were removed: count anew."""
+    def close_turn(self) -> None:
+        """The turn's messages go to the disk together."""
+    def release(self, seq: int) -> bool:
+        """All up to `seq` is durable: answer. Whether something still waits."""

@@ -1,0 +1,630 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""A stream's `Sink`: checks a published message, stores it and answers when it is durable.
+
+Contract. `deliver` does all for a plain message without a Python object: checks in the reference's
+order, store (which copies), duplicate window, the answer noted in the arena. Messages with headers
+that need more, and all messages of streams with such a feature, go to `publisher` inside `deliver`,
+so that order is kept. Answers leave by `release`, in the order in which they were noted, each when
+all that was accepted before it is durable. What is accepted and not durable is bounded; beyond it a
+publish is refused with 429.
+"""
+from libc.stdio cimport snprintf
+from libc.stdlib cimport free, malloc, realloc
+from libc.string cimport memchr, memcmp, memcpy, memmove
+
+from server.core._outbox cimport Chunk, chunk_new, chunk_release
+from server.core._router cimport route
+from server.core._sublist cimport MatchResult, Sub, sub_free, sub_new
+from storage._store cimport (
+    ACCEPTED,
+    BYTES_LIMIT,
+    MESSAGES_LIMIT,
+    SUBJECT_MESSAGES_LIMIT,
+    SUBJECT_TOO_LONG,
+)
+
+from server.jetstream import answers, errors
+from storage.ports import (
+    BytesLimitError,
+    MessagesLimitError,
+    StoreError,
+    SubjectMessagesLimitError,
+)
+
+cdef enum:
+    HEADER_BYTES_MAX = 65535
+    RECORD_BYTES_MAX = 33_554_432
+    COPIED_BODY_MAX = 2048
+    NUMBER_BYTES = 21
+    RAW = 0
+    PUB_ACK = -1
+
+cdef dict REFUSALS = {
+    MESSAGES_LIMIT: MessagesLimitError("maximum messages exceeded"),
+    BYTES_LIMIT: BytesLimitError("maximum bytes exceeded"),
+    SUBJECT_MESSAGES_LIMIT: SubjectMessagesLimitError("maximum messages per subject exceeded"),
+    SUBJECT_TOO_LONG: StoreError("subject is too long"),
+}
+
+
+cdef class Usage:
+    def __init__(self, int64_t max=-1, Usage parent=None):
+        self.max = max
+        self.parent = parent
+
+
+# Headers
+
+cdef inline bint named(const char* at, size_t left, const char* name, size_t length) noexcept nogil:
+    return left > length and memcmp(at, name, length) == 0
+
+
+cdef inline void take(Field* field, const char* at, const char* end) noexcept nogil:
+    """The value from `at` to the end of its line; the first of equal names counts."""
+    cdef const char* stop = at
+    if field.text != NULL:
+        return
+    while at < end and at[0] == 32:
+        at += 1
+    stop = at
+    while True:
+        stop = <const char*>memchr(stop, 13, end - stop)
+        if stop == NULL or stop + 1 == end:
+            stop = end
+            break
+        if stop[1] == 10:
+            break
+        stop += 1
+    field.text = at
+    field.length = <uint32_t>(stop - at)
+
+
+cdef void read_field(const char* at, const char* end, Fields* fields) noexcept nogil:
+    """A field whose name begins with `Nats-`; `at` is behind that."""
+    cdef size_t left = end - at
+    if named(at, left, b"Msg-Id:", 7):
+        take(&fields.message_id, at + 7, end)
+    elif named(at, left, b"Expected-", 9):
+        if named(at, left, b"Expected-Last-Sequence:", 23):
+            take(&fields.expected_last_seq, at + 23, end)
+        elif named(at, left, b"Expected-Last-Subject-Sequence:", 31):
+            take(&fields.expected_last_subject_seq, at + 31, end)
+        elif named(at, left, b"Expected-Last-Msg-Id:", 21):
+            take(&fields.expected_last_message_id, at + 21, end)
+        elif named(at, left, b"Expected-Stream:", 16):
+            take(&fields.expected_stream, at + 16, end)
+        elif named(at, left, b"Expected-Last-Subject-Sequence-Subject:", 39):
+            fields.unusual = True
+    elif named(at, left, b"TTL:", 4) or named(at, left, b"Rollup:", 7) or (
+        named(at, left, b"Incr:", 5) or named(at, left, b"Schedule", 8)
+    ) or named(at, left, b"Batch-", 6) or named(at, left, b"Stream-Source:", 14) or (
+        named(at, left, b"Request-Info:", 13) or named(at, left, b"Trace-", 6)
+    ):
+        fields.unusual = True
+
+
+cdef void read_fields(const char* block, size_t size, Fields* fields) noexcept nogil:
+    cdef const char* at = block + 10
+    cdef const char* end = block + size
+    cdef const char* stop
+    cdef bint starts = True
+    if size < 12 or memcmp(block, b"NATS/1.0\r\n", 10) != 0:
+        fields.unusual = True
+        return
+    while at < end:
+        if starts and end - at > 5 and memcmp(at, b"Nats-", 5) == 0:
+            read_field(at + 5, end, fields)
+        stop = <const char*>memchr(at, 10, end - at)
+        if stop == NULL:
+            break
+        # Only CRLF ends a line.
+        starts = (stop - 1)[0] == 13
+        at = stop + 1
+
+
+cdef inline uint64_t number_of(const Field* field) noexcept nogil:
+    """As the reference reads it: what is no number is the highest one."""
+    cdef uint64_t value = 0
+    cdef uint32_t i
+    for i in range(field.length):
+        if not 48 <= field.text[i] <= 57:
+            return <uint64_t>-1
+        value = value * 10 + (field.text[i] - 48)
+    return value
+
+
+cdef inline bint is_batch_reply(const Msg* message) noexcept nogil:
+    """A fast batch's state is in its reply subject; a service's reply may hide one."""
+    cdef uint32_t length = message.reply_len
+    if message.reply == NULL:
+        return False
+    return (length > 4 and memcmp(message.reply + length - 4, b".$FI", 4) == 0) or (
+        length > 4 and memcmp(message.reply, b"_R_.", 4) == 0
+    )
+
+
+# The turn's message is not to be read as text: subjects and ids may be any bytes.
+cdef inline str text_of(const char* text, size_t length):
+    return text[:length].decode("utf-8", "surrogateescape")
+
+
+cdef class StreamSink(Sink):
+    def __init__(
+        self, Account account not None, StreamStore store not None, str name, commit, publisher,
+        on_stored, *, bint in_memory, str domain="", int64_t window_ns=0,
+    ):
+        self.account = account
+        self.store = store
+        self.name = name.encode()
+        self.commit = commit
+        self.publisher = publisher
+        self.on_stored = on_stored
+        self.in_memory = in_memory
+        self.subs = []
+        self.pub_ack = answers.pub_ack_prefix(name, domain)
+        self.window = DedupeWindow(window_ns, seed=account.broker.random)
+        self.message_bytes_max = -1
+        self.waiting_messages_max = 100_000
+        self.waiting_bytes_max = 128 << 20
+        self.durable_seq = store.last_seq
+
+    def __dealloc__(self):
+        free(self.last_id)
+        free(self.marks)
+        free(self.answers)
+        free(self.line)
+
+    # Subscriptions
+
+    @property
+    def subjects(self):
+        return [text_of((<Sub*><size_t>address).subject, (<Sub*><size_t>address).subject_len)
+                for address in self.subs]
+
+    def listen(self, subjects):
+        wanted = set(subjects)
+        for address, subject in list(zip(self.subs, self.subjects)):
+            if subject not in wanted:
+                self.drop_sub(address)
+        for subject in sorted(wanted.difference(self.subjects)):
+            self.open_ears(subject)
+
+    cdef int open_ears(self, str subject) except -1:
+        cdef bytes text = subject.encode("utf-8", "surrogateescape")
+        cdef Sub* sub = sub_new(<void*>self, text, len(text), NULL, 0, b"", 0)
+        if sub == NULL:
+            raise MemoryError
+        if self.account.sublist.insert(sub):
+            sub_free(sub)
+            raise ValueError(f"not a subject: {subject!r}")
+        self.account.subscriptions += 1
+        self.subs.append(<size_t>sub)
+        return 0
+
+    cdef int drop_sub(self, size_t address) except -1:
+        cdef Sub* sub = <Sub*>address
+        self.account.sublist.remove(sub)
+        self.account.subscriptions -= 1
+        sub.closed = 1
+        sub.sink = NULL
+        self.account.broker.turn.bury(sub)
+        self.subs.remove(address)
+        return 0
+
+    def close(self):
+        for address in list(self.subs):
+            self.drop_sub(address)
+        self.answer_head = self.answer_tail = 0
+        if self.usage is not None:
+            self.usage.used -= self.usage_counted
+            if self.usage.parent is not None:
+                self.usage.parent.used -= self.usage_counted
+            self.usage_counted = 0
+            self.usage = None
+
+    # A message comes
+
+    cdef int deliver(self, Msg* message, Sub* sub) noexcept:
+        sub.delivered += 1
+        try:
+            self.accept(message)
+        except BaseException as error:
+            self.commit.broken(self, error)
+        return 1
+
+    cdef int accept(self, Msg* message) except -1:
+        cdef Fields fields
+        if self.waiting_messages >= self.waiting_messages_max or (
+            self.waiting_bytes >= self.waiting_bytes_max
+        ):
+            return self.too_many(message)
+        if self.all_unusual or is_batch_reply(message):
+            return self.hand_over(message)
+        fields.message_id.text = fields.expected_stream.text = NULL
+        fields.expected_last_seq.text = fields.expected_last_subject_seq.text = NULL
+        fields.expected_last_message_id.text = NULL
+        fields.unusual = False
+        fields.message_id.length = 0
+        if message.header_size > 0:
+            read_fields(message.payload, message.header_size, &fields)
+            if fields.unusual:
+                return self.hand_over(message)
+        return self.check_and_store(message, &fields)
+
+    cdef int hand_over(self, Msg* message) except -1:
+        cdef int header_size = message.header_size if message.header_size > 0 else 0
+        self.publisher(
+            message.subject[:message.subject_len],
+            b"" if message.reply == NULL else message.reply[:message.reply_len],
+            message.payload[:header_size],
+            message.payload[header_size:message.size],
+        )
+        return 0
+
+    cdef int check_and_store(self, Msg* message, const Fields* fields) except -1:
+        cdef Record record
+        cdef Refusal refusal
+        cdef uint64_t found, size
+        cdef const Field* field
+        record.subject = message.subject
+        record.subject_len = <uint16_t>message.subject_len
+        record.hdr_len = message.header_size if message.header_size > 0 else 0
+        record.hdr = message.payload if record.hdr_len else NULL
+        record.msg = message.payload + record.hdr_len
+        record.msg_len = message.size - record.hdr_len
+        record.skip_count = 0
+        size = self.store.home.counted_size(&record)
+        if self.down is not None:
+            return self.refuse(message, errors.STREAM_STORE_FAILED, {"err": self.down})
+        if not self.in_memory and size > RECORD_BYTES_MAX:
+            return self.refuse(message, errors.STREAM_STORE_FAILED, {"err": "message too large"})
+        if self.sealed:
+            return self.refuse(message, errors.STREAM_SEALED, {})
+        if record.hdr_len:
+            field = &fields.expected_stream
+            if field.text != NULL and field.length and (
+                field.length != len(self.name)
+                or memcmp(field.text, <const char*>self.name, field.length) != 0
+            ):
+                return self.refuse(message, errors.STREAM_NOT_MATCH, {})
+            field = &fields.expected_last_subject_seq
+            if field.text != NULL and field.length:
+                found = self.store.last_seq_of(record.subject, record.subject_len)
+                if found != number_of(field):
+                    return self.refuse(message, errors.STREAM_WRONG_LAST_SEQUENCE, {"seq": found})
+            field = &fields.expected_last_seq
+            if field.text != NULL and field.length and number_of(field) != self.store.last_seq:
+                return self.refuse(
+                    message, errors.STREAM_WRONG_LAST_SEQUENCE, {"seq": self.store.last_seq}
+                )
+            field = &fields.message_id
+            if field.text != NULL and field.length:
+                self.touch()
+                found = self.window.find(field.text, field.length, self.turn_ns)
+                if found:
+                    return self.answer_ack(
+                        message.reply, message.reply_len, found, b',"duplicate": true}', 19
+                    )
+            field = &fields.expected_last_message_id
+            if field.text != NULL and field.length and (
+                field.length != self.last_id_len
+                or memcmp(field.text, self.last_id, field.length) != 0
+            ):
+                return self.refuse(
+                    message, errors.STREAM_WRONG_LAST_MSG_ID,
+                    {"id": text_of(self.last_id, self.last_id_len)},
+                )
+        if self.message_bytes_max >= 0 and message.size > self.message_bytes_max:
+            return self.refuse(message, errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM, {})
+        if record.hdr_len > HEADER_BYTES_MAX:
+            return self.refuse(message, errors.STREAM_HEADER_EXCEEDS_MAXIMUM, {})
+        if self.usage is not None and self.usage.parent is not None and (
+            0 <= self.usage.parent.max < self.usage.parent.used
+        ):
+            return self.refuse(message, errors.INSUFFICIENT_RESOURCES, {})
+        self.touch()
+        if self.skip_unwanted and (
+            self.interest is None
+            or not self.interest.has_interest(message.subject, message.subject_len)
+        ):
+            self.skip()
+        else:
+            if self.usage is not None and self.usage.max >= 0 and (
+                self.usage.used + <int64_t>size > self.usage.max
+            ):
+                return self.refuse(message, errors.ACCOUNT_RESOURCES_EXCEEDED, {})
+            record.ts_ns = self.turn_ns
+            refusal = self.store.store_record(&record, 0)
+            if refusal != ACCEPTED:
+                return self.refuse(
+                    message, errors.STREAM_STORE_FAILED, {"err": str(REFUSALS[refusal])}
+                )
+        self.stored(fields.message_id.text, fields.message_id.length, size)
+        return self.answer_ack(message.reply, message.reply_len, self.store.last_seq, b"}", 1)
+
+    cdef int skip(self) except -1:
+        self.store.skip(1)
+        return 0
+
+    cdef int stored(self, const char* message_id, uint32_t id_len, uint64_t size) except -1:
+        """The store gave out a sequence: what later checks and the answer need."""
+        if message_id == NULL:
+            id_len = 0
+        self.set_last_id(message_id, id_len)
+        if id_len:
+            self.window.add(message_id, id_len, self.store.last_seq, self.turn_ns)
+        self.waiting_messages += 1
+        self.waiting_bytes += size
+        self.turn_mark.messages += 1
+        self.turn_mark.bytes += size
+        if self.usage is not None:
+            self.count_usage()
+        return 0
+
+    cdef int set_last_id(self, const char* text, uint32_t length) except -1:
+        cdef char* bigger
+        if length > self.last_id_room:
+            bigger = <char*>realloc(self.last_id, 2 * length)
+            if bigger == NULL:
+                raise MemoryError
+            self.last_id = bigger
+            self.last_id_room = 2 * length
+        if length:
+            memcpy(self.last_id, text, length)
+        self.last_id_len = length
+        return 0
+
+    cdef int count_usage(self) noexcept:
+        cdef int64_t change = <int64_t>self.store.bytes - self.usage_counted
+        self.usage.used += change
+        if self.usage.parent is not None:
+            self.usage.parent.used += change
+        self.usage_counted += change
+        return 0
+
+    cdef int touch(self) except -1:
+        """The first work of a turn: one time for all its messages, and the commit knows."""
+        if not self.dirty:
+            self.dirty = True
+            self.turn_ns = self.account.broker.wall()
+            self.commit.dirty(self)
+        return 0
+
+    # Refusals
+
+    cdef int refuse(self, Msg* message, object kind, dict parts) except -1:
+        cdef bytes body
+        if message.reply == NULL or self.no_ack:
+            return 0
+        body = answers.refusal(text_of(self.name, len(self.name)), kind(**parts))
+        return self.add_answer(
+            message.reply, message.reply_len, 0, body, <uint32_t>len(body), RAW
+        )
+
+    cdef int too_many(self, Msg* message) except -1:
+        cdef bytes body, headers = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
+        if message.reply == NULL:
+            return 0
+        body = headers + answers.refusal(
+            text_of(self.name, len(self.name)), errors.STREAM_TOO_MANY_REQUESTS()
+        )
+        return self.add_answer(
+            message.reply, message.reply_len, 0, body, <uint32_t>len(body), <int32_t>len(headers)
+        )
+
+    # For publish.py
+
+    @property
+    def last_seq(self):
+        return self.store.last_seq
+
+    @property
+    def now_ns(self):
+        self.touch()
+        return self.turn_ns
+
+    @property
+    def last_message_id(self):
+        return self.last_id[:self.last_id_len] if self.last_id_len else b""
+
+    @last_message_id.setter
+    def last_message_id(self, bytes message_id not None):
+        self.set_last_id(message_id, <uint32_t>len(message_id))
+
+    def store_message(
+        self, bytes subject, bytes headers, bytes payload, int64_t ttl_ns=0, bytes message_id=b""
+    ):
+        cdef Record record
+        cdef Refusal refusal
+        self.touch()
+        record.subject = subject
+        record.subject_len = <uint16_t>len(subject)
+        record.hdr = headers
+        record.hdr_len = <uint32_t>len(headers)
+        record.msg = payload
+        record.msg_len = <uint32_t>len(payload)
+        record.ts_ns = self.turn_ns
+        record.skip_count = 0
+        refusal = self.store.store_record(&record, ttl_ns)
+        if refusal != ACCEPTED:
+            raise REFUSALS[refusal]
+        self.stored(message_id, <uint32_t>len(message_id), self.store.home.counted_size(&record))
+        return record.seq
+
+    def skip_message(self, bytes message_id=b""):
+        self.touch()
+        self.skip()
+        self.stored(message_id, <uint32_t>len(message_id), 0)
+        return self.store.last_seq
+
+    def ack(self, bytes reply, uint64_t seq, bytes tail=b"}"):
+        self.answer_ack(
+            <const char*>reply if reply else NULL, <uint32_t>len(reply), seq,
+            tail, <uint32_t>len(tail)
+        )
+
+    def answer(self, bytes reply, bytes body, bytes headers=b""):
+        cdef bytes whole = headers + body
+        if reply:
+            self.add_answer(
+                reply, <uint32_t>len(reply), 0, whole, <uint32_t>len(whole), <int32_t>len(headers)
+            )
+
+    def touch_usage(self):
+        if self.usage is not None:
+            self.count_usage()
+
+    # Answers
+
+    cdef int answer_ack(
+        self, const char* reply, uint32_t reply_len, uint64_t seq, const char* tail, uint32_t tail_len
+    ) except -1:
+        if reply == NULL or self.no_ack:
+            return 0
+        return self.add_answer(reply, reply_len, seq, tail, tail_len, PUB_ACK)
+
+    cdef int add_answer(
+        self, const char* reply, uint32_t reply_len, uint64_t seq, const char* body,
+        uint32_t body_len, int32_t header_size
+    ) except -1:
+        cdef size_t room = (sizeof(Answer) + reply_len + body_len + 7) & ~<size_t>7
+        cdef size_t wanted
+        cdef char* bigger
+        cdef Answer* answer
+        self.touch()
+        if self.answer_capacity - self.answer_tail < room:
+            if self.answer_head >= self.answer_capacity // 2:
+                memmove(self.answers, self.answers + self.answer_head,
+                        self.answer_tail - self.answer_head)
+                self.answer_tail -= self.answer_head
+                self.answer_head = 0
+            if self.answer_capacity - self.answer_tail < room:
+                wanted = max(2 * self.answer_capacity, self.answer_tail + room, <size_t>1024)
+                bigger = <char*>realloc(self.answers, wanted)
+                if bigger == NULL:
+                    raise MemoryError
+                self.answers = bigger
+                self.answer_capacity = wanted
+        answer = <Answer*>(self.answers + self.answer_tail)
+        answer.gate = self.store.last_seq
+        answer.seq = seq
+        answer.reply_len = reply_len
+        answer.body_len = body_len
+        answer.header_size = header_size
+        answer.room = <uint32_t>room
+        memcpy(<char*>answer + sizeof(Answer), reply, reply_len)
+        memcpy(<char*>answer + sizeof(Answer) + reply_len, body, body_len)
+        self.answer_tail += room
+        return 0
+
+    def close_turn(self):
+        cdef size_t wanted
+        cdef Mark* bigger
+        self.dirty = False
+        if self.turn_mark.messages == 0:
+            return
+        if self.mark_head and self.mark_tail == self.mark_capacity:
+            memmove(self.marks, self.marks + self.mark_head,
+                    (self.mark_tail - self.mark_head) * sizeof(Mark))
+            self.mark_tail -= self.mark_head
+            self.mark_head = 0
+        if self.mark_tail == self.mark_capacity:
+            wanted = max(2 * self.mark_capacity, <size_t>4)
+            bigger = <Mark*>realloc(self.marks, wanted * sizeof(Mark))
+            if bigger == NULL:
+                raise MemoryError
+            self.marks = bigger
+            self.mark_capacity = wanted
+        self.turn_mark.last_seq = self.store.last_seq
+        self.marks[self.mark_tail] = self.turn_mark
+        self.mark_tail += 1
+        self.turn_mark.messages = self.turn_mark.bytes = 0
+
+    def release(self, uint64_t seq):
+        cdef Answer* answer
+        cdef uint64_t before = self.durable_seq
+        while self.mark_head < self.mark_tail and self.marks[self.mark_head].last_seq <= seq:
+            self.waiting_messages -= self.marks[self.mark_head].messages
+            self.waiting_bytes -= self.marks[self.mark_head].bytes
+            self.mark_head += 1
+        if self.mark_head == self.mark_tail:
+            self.mark_head = self.mark_tail = 0
+        if seq > before:
+            self.durable_seq = seq
+            self.on_stored(before + 1, seq)
+        while self.answer_head < self.answer_tail:
+            answer = <Answer*>(self.answers + self.answer_head)
+            if answer.gate > self.durable_seq:
+                return True
+            # Before it is sent: a delivery may publish to this stream and move the arena.
+            self.answer_head += answer.room
+            self.send(answer)
+        if self.answer_capacity > (1 << 20):
+            free(self.answers)
+            self.answers = NULL
+            self.answer_capacity = 0
+        self.answer_head = self.answer_tail = 0
+        return self.mark_head < self.mark_tail
+
+    cdef size_t fill_line(self, Answer* answer) except? 0:
+        """Reply, body and CRLF in memory that stays; the size of the body."""
+        cdef const char* reply = <const char*>answer + sizeof(Answer)
+        cdef const char* body = reply + answer.reply_len
+        cdef size_t prefix = len(self.pub_ack) if answer.header_size == PUB_ACK else 0
+        cdef size_t wanted = answer.reply_len + prefix + NUMBER_BYTES + answer.body_len + 2
+        cdef char* bigger
+        cdef char* to
+        if wanted > self.line_capacity:
+            bigger = <char*>realloc(self.line, 2 * wanted)
+            if bigger == NULL:
+                raise MemoryError
+            self.line = bigger
+            self.line_capacity = 2 * wanted
+        memcpy(self.line, reply, answer.reply_len)
+        to = self.line + answer.reply_len
+        if answer.header_size == PUB_ACK:
+            memcpy(to, <const char*>self.pub_ack, prefix)
+            to += prefix
+            to += snprintf(to, NUMBER_BYTES, b"%llu", <unsigned long long>answer.seq)
+        memcpy(to, body, answer.body_len)
+        to += answer.body_len
+        to[0] = 13
+        to[1] = 10
+        return to - self.line - answer.reply_len
+
+    cdef int send(self, Answer* answer) except -1:
+        cdef size_t size = self.fill_line(answer)
+        cdef Msg message
+        cdef MatchResult* result
+        cdef Chunk* chunk = NULL
+        cdef int taken
+        message.subject = self.line
+        message.subject_len = answer.reply_len
+        message.header_size = answer.header_size if answer.header_size > 0 else 0
+        message.payload = self.line + answer.reply_len
+        message.size = <int32_t>size
+        message.reply = NULL
+        message.reply_len = 0
+        message.owner = NULL
+        message.origin = NULL
+        message.tail_len = message.plain_tail_len = 0
+        self.account.broker.last_line_id += 1
+        message.line_id = self.account.broker.last_line_id
+        result = self.account.sublist.match(message.subject, message.subject_len)
+        if result.plain_count == 0 and result.group_count == 0:
+            return 0
+        if size > COPIED_BODY_MAX:
+            chunk = chunk_new(size + 2)
+            if chunk == NULL:
+                raise MemoryError
+            memcpy(chunk.data, message.payload, size + 2)
+            message.owner = chunk
+            message.payload = chunk.data
+        taken = route(self.account.sublist, result, &message, &self.account.broker.random)
+        if chunk != NULL:
+            chunk_release(chunk)
+        self.account.out_msgs += taken
+        self.account.out_bytes += <int64_t>taken * <int64_t>size
+        self.account.broker.out_msgs += taken
+        self.account.broker.out_bytes += <int64_t>taken * <int64_t>size
+        return 0

@@ -1,0 +1,119 @@
+"""When stored messages become durable: one commit of the disk for all streams of a turn.
+
+Phase 4 of a turn hands everything written in it to the data directory as one batch. When the disk
+has it, `completed` moves each stream's durable mark and its answers leave. Streams in memory, and
+all streams of a directory that syncs lazily, are released at the end of the turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from server.core._turn import Turn
+from server.jetstream._ingest import StreamSink
+from storage._blockhome import BlockHome
+
+DISK_PHASE = 4
+
+
+class Directory(Protocol):
+    """What a commit asks of the data directory."""
+
+    @property
+    def failure(self) -> str | None: ...
+    def commit(self) -> int: ...
+    def poll(self) -> int: ...
+
+
+class Commit(Protocol):
+    """What a sink asks of its commit."""
+
+    def dirty(self, sink: StreamSink) -> None: ...
+    def broken(self, sink: StreamSink, error: BaseException) -> None: ...
+
+
+class LocalCommit:
+    """The commit of a server that replicates nothing."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        directory: Directory | None = None,
+        log: Callable[[str, str], None] = lambda level, text: None,
+        lazy: bool = False,
+    ) -> None:
+        self._turn = turn
+        self._phase = turn.phase(DISK_PHASE, self.run)
+        self._directory = directory
+        self._log = log
+        self._lazy = lazy
+        self._dirty: list[StreamSink] = []
+        self._waiting: dict[StreamSink, None] = {}
+        self._failed = False
+
+    def mark(self) -> None:
+        """Something else was written to the directory: a purge, a deletion."""
+        self._phase.mark()
+
+    def dirty(self, sink: StreamSink) -> None:
+        self._dirty.append(sink)
+        self._phase.mark()
+
+    def broken(self, sink: StreamSink, error: BaseException) -> None:
+        """An invariant or the machine: that stream stores nothing more, and says so."""
+        sink.down = f"stream is down: {error}"
+        self._log("error", f"JetStream stream {sink.name.decode()!r} is down: {error!r}")
+
+    def run(self) -> None:
+        """The end of a turn."""
+        dirty, self._dirty = self._dirty, []
+        for sink in dirty:
+            sink.close_turn()
+        self._submit()
+        for sink in dirty:
+            self._release(sink)
+
+    def _submit(self) -> None:
+        if self._directory is None or self._failed:
+            return
+        try:
+            self._directory.commit()
+        except OSError as error:
+            self._fail(str(error))
+
+    def _release(self, sink: StreamSink) -> None:
+        if sink.in_memory or (self._lazy and not self._failed):
+            sink.release(sink.last_seq)
+            return
+        home = sink.store.home
+        assert isinstance(home, BlockHome)
+        if sink.release(max(sink.durable_seq, home.durable_seq)):
+            self._waiting[sink] = None
+        else:
+            self._waiting.pop(sink, None)
+
+    def completed(self) -> None:
+        """The disk has finished something: the loop calls it for the directory's descriptors."""
+        assert self._directory is not None
+        self._directory.poll()
+        if self._directory.failure is not None and not self._failed:
+            self._fail(self._directory.failure)
+        for sink in list(self._waiting):
+            self._release(sink)
+        self._turn.run()
+
+    def forget(self, sink: StreamSink) -> None:
+        """The stream is closed."""
+        self._waiting.pop(sink, None)
+        if sink in self._dirty:
+            self._dirty.remove(sink)
+
+    def _fail(self, why: str) -> None:
+        """What was stored and is not durable is never acknowledged; no stream on disk takes more."""
+        self._failed = True
+        self._log("error", f"JetStream stores nothing any more: {why}")
+
+    @property
+    def failure(self) -> str | None:
+        return self._directory.failure if self._directory is not None and self._failed else None

@@ -1,0 +1,305 @@
+"""The publishes that need more than the ingest does in C.
+
+`StreamSink` calls a `Publisher` inside its delivery, so that messages keep their order: rollup, time
+to live, counters, schedules, batches, subject transforms, republish. Its answers go through the
+sink, which holds each back until what it tells of is durable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from server.core.subject import is_valid_literal
+from server.jetstream import answers, errors, headers, schedule, ttl
+from server.jetstream.apierror import ApiError
+from server.jetstream.atomic import ATOMIC_ID, AtomicBatches
+from server.jetstream.checks import MESSAGE_ID, REQUEST_INFO, ROLLUP, TTL, Checks, Message
+from server.jetstream.fastbatch import FastBatches
+from server.jetstream.gotime import time_text
+from server.jetstream.schedule import Schedules
+from storage.ports import StoredMessage, StoreError
+
+if TYPE_CHECKING:
+    from server.jetstream._ingest import StreamSink
+    from server.jetstream.batchlimits import BatchCounts, BatchLimits
+    from server.jetstream.stream import Stream
+
+TRACE_DESTINATION: Final = b"Nats-Trace-Dest"
+TRACE_DISABLED: Final = b"trace disabled"
+
+
+class Publisher:
+    """What hears the unusual messages of one stream."""
+
+    def __init__(
+        self, stream: Stream, limits: BatchLimits, counts: BatchCounts, max_payload: int
+    ) -> None:
+        self.stream = stream
+        self.limits = limits
+        self.max_payload = max_payload
+        self.schedules = Schedules()
+        self.atomic = AtomicBatches(self, limits, counts)
+        self.fast = FastBatches(self, limits, counts)
+        self.sink: StreamSink
+        self.checks: Checks
+
+    def attach(self, sink: StreamSink) -> None:
+        self.sink = sink
+        self.checks = Checks(self.stream, sink, self.max_payload)
+
+    def __call__(self, subject: bytes, reply: bytes, block: bytes, payload: bytes) -> None:
+        """A message as it was published."""
+        block = headers.without_status(block)
+        if headers.value(block, TRACE_DESTINATION):
+            block = headers.replaced(block, TRACE_DESTINATION, TRACE_DISABLED)
+        name = subject.decode("utf-8", "surrogateescape")
+        if self.fast.hears(name, reply, block, payload):
+            return
+        message = Message(name, reply, block, payload)
+        if headers.value(block, ATOMIC_ID):
+            self.answered(message, self.atomic.take)
+        else:
+            self.answered(message, self.plain)
+
+    def answered(self, message: Message, step: Callable[[Message], None]) -> None:
+        try:
+            step(message)
+        except ApiError as error:
+            self.refuse(message.reply, error)
+
+    def refuse(self, reply: bytes, error: ApiError) -> None:
+        if not self.stream.config.no_ack:
+            self.sink.answer(reply, answers.refusal(self.stream.name, error))
+
+    def transformed(self, subject: str) -> str:
+        """The subject under which the stream stores; what does not match stays as it is."""
+        transform = self.stream.transform
+        found = transform.apply(subject) if transform is not None else None
+        return subject if found is None else found
+
+    def plain(self, message: Message) -> None:
+        message.subject = self.transformed(message.subject)
+        checks = self.checks
+        checks.record_size(message)
+        checks.sealed()
+        message.headers = headers.removed(message.headers, REQUEST_INFO)
+        if message.headers:
+            checks.increment(message)
+            checks.expected_stream(message)
+            checks.ttl_allowed(message)
+            checks.expected_subject_seq(message)
+            checks.expected_last_seq(message)
+            checks.schedule(message)
+            checks.scheduler(message)
+            checks.source(message)
+            duplicate = checks.duplicate_of(message)
+            if duplicate:
+                self.sink.ack(message.reply, duplicate, b',"duplicate": true}')
+                return
+            checks.expected_last_id(message)
+            checks.rollup(message)
+        checks.counter(message)
+        checks.message_size(message)
+        checks.header_size(message)
+        seq = self.keep(message)
+        tail = answers.counter_tail(message.total) if message.total else b"}"
+        self.sink.ack(message.reply, seq, tail)
+
+    def keep(self, message: Message) -> int:
+        """After the checks: store, carry out what the headers ask for, republish. The sequence."""
+        checks = self.checks
+        checks.server_room()
+        if not self.wanted(message.subject):
+            seq = self.sink.skip_message(message.message_id)
+            self.after(message, keep=0)
+            return seq
+        checks.account_room(message)
+        checks.ttl(message)
+        before = self.last_seq_for_republish(message.subject)
+        try:
+            seq = self.sink.store_message(
+                message.subject.encode("utf-8", "surrogateescape"),
+                message.headers,
+                message.payload,
+                ttl.ttl_ns(message.ttl_seconds),
+                message.message_id,
+            )
+        except StoreError as error:
+            raise errors.STREAM_STORE_FAILED(err=str(error)) from None
+        self.after(message, keep=1)
+        self.note_schedule(message, seq)
+        self.republish(message, seq, before)
+        return seq
+
+    def wanted(self, subject: str) -> bool:
+        """Streams that keep messages for consumers only skip what none of them wants."""
+        if not self.sink.skip_unwanted:
+            return True
+        interest = self.sink.interest
+        return interest is not None and interest.interested(subject.encode())
+
+    def after(self, message: Message, keep: int) -> None:
+        """Rollup, and the schedule that this publish ends."""
+        config, store = self.stream.config, self.stream.store
+        if not config.allow_rollup_hdrs or config.deny_purge:
+            return
+        if message.rollup == "sub":
+            store.purge(message.subject, keep=keep)
+        elif message.rollup == "all":
+            store.purge(None, keep=keep)
+        if headers.value(message.headers, schedule.NEXT) == schedule.PURGE:
+            ended = headers.text(message.headers, schedule.SCHEDULER)
+            if ended:
+                store.purge(ended)
+                self.schedules.remove(ended)
+        self.sink.touch_usage()
+
+    # Republish
+
+    def last_seq_for_republish(self, subject: str) -> int:
+        if self.stream.republish is None:
+            return 0
+        last = self.stream.store.load_last(subject)
+        return last.seq if last is not None else 0
+
+    def republish(self, message: Message, seq: int, before: int) -> None:
+        """A copy for plain subscribers, when the message is durable."""
+        transform, wanted = self.stream.republish, self.stream.config.republish
+        if transform is None or wanted is None:
+            return
+        target = transform.apply(message.subject)
+        if target is None or not is_valid_literal(target):
+            return
+        fields = [
+            (b"Nats-Stream", self.stream.name),
+            (b"Nats-Subject", message.subject),
+            (b"Nats-Sequence", str(seq)),
+            (b"Nats-Time-Stamp", time_text(self.sink.now_ns)),
+            (b"Nats-Last-Sequence", str(before)),
+        ]
+        if wanted.headers_only:
+            fields.append((b"Nats-Msg-Size", str(len(message.payload))))
+        block = (message.headers or headers.EMPTY)[:-2]
+        for name, text in fields:
+            block += name + b": " + text.encode("utf-8", "surrogateescape") + b"\r\n"
+        body = b"" if wanted.headers_only else message.payload
+        self.sink.answer(target.encode("utf-8", "surrogateescape"), body, block + b"\r\n")
+
+    # Schedules
+
+    def note_schedule(self, message: Message, seq: int) -> None:
+        if message.due is not None:
+            self.schedules.put(message.subject, seq, message.due.at_ns)
+        elif message.subject in self.schedules.by_subject and message.rollup == "sub":
+            self.schedules.remove(message.subject)
+
+    def fire_schedules(self, now_ns: int) -> None:
+        """Publish what is due; a repeating schedule gets its next time."""
+        for subject, due in self.schedules.take_due(now_ns):
+            stored = self.stream.store.load(due.seq)
+            follow = self.next_due(stored, due.at_ns, now_ns)
+            if stored is None or follow is None:
+                self.schedules.remove(subject)
+                continue
+            message = self.scheduled_message(stored, follow)
+            try:
+                self.keep_scheduled(message)
+            except ApiError:
+                # As there: it is tried again at its next time, a one-shot schedule stays.
+                pass
+            if follow.repeats and subject in self.schedules.by_subject:
+                self.schedules.put(subject, due.seq, follow.at_ns)
+
+    def next_due(
+        self, stored: StoredMessage | None, at_ns: int, now_ns: int
+    ) -> schedule.Due | None:
+        if stored is None:
+            return None
+        try:
+            return schedule.due_of(stored.headers, at_ns, now_ns)
+        except ApiError:
+            return None
+
+    def scheduled_message(self, stored: StoredMessage, follow: schedule.Due) -> Message:
+        """What a schedule publishes: its own content, or that of its source's last message."""
+        own = stored.headers
+        source = headers.text(own, schedule.SOURCE)
+        content = (self.stream.store.load_last(source) if source else None) or stored
+        block = headers.removed_prefix(content.headers, b"Nats-Schedule")
+        block = headers.removed_prefix(block, b"Nats-Expected-")
+        for name in (MESSAGE_ID, TTL, ROLLUP):
+            block = headers.removed(block, name)
+        block = headers.added(block, schedule.SCHEDULER, stored.subject.encode())
+        block = headers.added(
+            block, schedule.NEXT, follow.text.encode() if follow.repeats else schedule.PURGE
+        )
+        for name, wanted in ((TTL, schedule.TTL), (ROLLUP, schedule.ROLLUP)):
+            text = headers.value(own, wanted)
+            if text:
+                block = headers.added(block, name, text)
+        return Message(headers.text(own, schedule.TARGET), b"", block, content.payload)
+
+    def keep_scheduled(self, message: Message) -> None:
+        """The server's own publish: the checks of who may are over."""
+        message.subject = self.transformed(message.subject)
+        checks = self.checks
+        checks.record_size(message)
+        checks.sealed()
+        message.rollup = headers.text(message.headers, ROLLUP).lower()
+        checks.message_size(message)
+        checks.header_size(message)
+        self.keep(message)
+
+    # The start and the passing of time
+
+    def recover(self) -> None:
+        """The duplicate window and the schedules, from what the store has."""
+        config, store = self.stream.config, self.stream.store
+        last = store.load(self.sink.last_seq)
+        if last is not None:
+            self.sink.last_message_id = headers.value(last.headers, MESSAGE_ID) or b""
+        if config.duplicate_window > 0:
+            self.recover_window(self.sink.now_ns - config.duplicate_window)
+        if config.allow_msg_schedules:
+            self.recover_schedules()
+
+    def recover_window(self, since_ns: int) -> None:
+        store = self.stream.store
+        message = store.load_next(max(store.first_seq_from_time(since_ns), 1))
+        while message is not None:
+            message_id = headers.value(message.headers, MESSAGE_ID)
+            if message_id:
+                self.sink.window.remember(message_id, message.seq, message.ts_ns)
+            message = store.load_next(message.seq + 1)
+
+    def recover_schedules(self) -> None:
+        """Messages that a schedule published say when it fires next."""
+        store = self.stream.store
+        message = store.load_next(1)
+        while message is not None:
+            due = self.next_due(message, message.ts_ns, message.ts_ns)
+            scheduler = headers.text(message.headers, schedule.SCHEDULER)
+            if due is not None:
+                self.schedules.put(message.subject, message.seq, due.at_ns)
+            elif scheduler in self.schedules.by_subject:
+                self.move_schedule(scheduler, headers.text(message.headers, schedule.NEXT))
+            message = store.load_next(message.seq + 1)
+
+    def move_schedule(self, subject: str, text: str) -> None:
+        try:
+            at_ns = schedule.parse(f"@at {text}", None, 0, 0).at_ns
+        except ValueError:
+            return
+        self.schedules.put(subject, self.schedules.by_subject[subject].seq, at_ns)
+
+    def tick(self, now_ns: int) -> None:
+        self.atomic.expire(now_ns)
+        self.fast.expire(now_ns)
+        if self.schedules.by_subject:
+            self.fire_schedules(now_ns)
+
+    def close(self) -> None:
+        self.atomic.clear()
+        self.fast.clear()
+

@@ -1,0 +1,36 @@
+"""A message's time to live as its header says it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from config.duration import DurationError, parse_duration
+
+NEVER: Final = -1
+SECOND_NS: Final = 1_000_000_000
+
+
+class TtlError(ValueError):
+    """The text is no time to live."""
+
+
+def ttl_seconds(text: bytes) -> int:
+    """Whole seconds, a Go duration of at least one second, or "never" (-1); 0: no text."""
+    if not text:
+        return 0
+    word = text.decode("utf-8", "surrogateescape")
+    if word.lower() == "never":
+        return NEVER
+    try:
+        duration_ns = parse_duration(word)
+    except DurationError:
+        if not (text.isdigit() and text.isascii()):
+            raise TtlError(word) from None
+        return int(text)
+    if duration_ns < SECOND_NS:
+        raise TtlError(word)
+    return duration_ns // SECOND_NS
+
+
+def ttl_ns(seconds: int) -> int:
+    return seconds if seconds <= 0 else seconds * SECOND_NS
