@@ -153,6 +153,7 @@ class App:
             random=self.random,
             logger=self.logger,
         )
+        self.jetstream.listen(self._loop)
         self.hooks.info = replace(
             self.hooks.info,
             jetstream=True,
@@ -273,6 +274,8 @@ class App:
             return
         self._loop.call_later(TICK_S, self._tick)
         self.broker.tick(self.clock.monotonic_ns())
+        if self.jetstream is not None:
+            self.jetstream.tick()
         self._ticks += 1
         if self._ticks % TICKS_PER_SECOND == 0 and self._listener is not None:
             self._listener.report_throttled()
@@ -367,7 +370,7 @@ class App:
         await asyncio.sleep(0)
         self._loop.remove_reader(self._poller.fileno())
         if self.jetstream is not None:
-            self.jetstream.close()
+            self.jetstream.close(self._loop)
         self._poller.close()
         self._passwords.close()
         self.remove_ports_file()

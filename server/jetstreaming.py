@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
+import asyncio
 import os
 import tempfile
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from server.jetstream.api.dispatch import Api
+from server.jetstream.commit import LocalCommit
+from server.jetstream.diskstores import DiskStores
 from server.jetstream.engine import Engine
-from server.jetstream.stores import MemoryStores
-from server.jetstream.stream import OpenIngest
+from server.jetstream.ingest import Ingests
 from server.version import JETSTREAM_API_LEVEL
 
 if TYPE_CHECKING:
@@ -49,16 +49,23 @@ class JetStream:
         settled = self._settled(options)
         self._log_banner(settled.jetstream)
         started_ns = clock.monotonic_ns()
+        self._clock = clock
+        durable = settled.jetstream.sync_always
+        self.stores = DiskStores(Path(self.store_dir), durable=durable)
+        self.commit = LocalCommit(broker.turn, self.stores.directory, self._log, lazy=not durable)
+        self.ingests = Ingests(self.commit, settled.max_payload_bytes)
         self.engine = Engine(
             broker,
             settled,
             server_name=server_name,
             clock=clock,
             random=random,
-            stores=MemoryStores(),
-            open_ingest=ingest_opener(),
+            stores=self.stores,
+            open_ingest=self.ingests.open,
             warn=logger.warn,
         )
+        self._descriptors: tuple[int, ...] = ()
+        self._synced_ns = started_ns
         self.api = Api(self.engine)
         self.engine.recover()
         self.api.listen()
@@ -86,9 +93,31 @@ class JetStream:
         self.engine.apply(self._settled(options))
         self.api.listen()
 
-    def close(self) -> None:
+    def listen(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The disk's answers come as events of the loop."""
+        directory = self.stores.directory
+        self._descriptors = (directory.log_event_fd, directory.block_event_fd)
+        for descriptor in self._descriptors:
+            loop.add_reader(descriptor, self.commit.completed)
+
+    def tick(self) -> None:
+        """What is due: ages, batches, schedules; the sync of a lazy directory."""
+        self.ingests.timers.run(self._clock.wall_ns())
+        interval_ns = self.engine.options.sync_interval_ns
+        now_ns = self._clock.monotonic_ns()
+        if not self.stores.directory.durable and now_ns - self._synced_ns >= interval_ns:
+            self._synced_ns = now_ns
+            self.commit.sync()
+
+    def close(self, loop: asyncio.AbstractEventLoop) -> None:
         self.api.close()
+        for descriptor in self._descriptors:
+            loop.remove_reader(descriptor)
         self.engine.close()
+        self.stores.close()
+
+    def _log(self, level: str, text: str) -> None:
+        (self._logger.error if level == "error" else self._logger.warn)(text)
 
     # What monitoring shows
 
@@ -134,14 +163,6 @@ class JetStream:
             "messages": sum(stream.store.messages for stream in streams),
             "bytes": sum(stream.store.bytes for stream in streams),
         }
-
-
-def ingest_opener() -> OpenIngest | None:
-    """What hears a stream's subjects, when this build has it."""
-    if importlib.util.find_spec("server.jetstream._ingest") is None:
-        return None
-    opener: OpenIngest = importlib.import_module("server.jetstream._ingest").StreamSink
-    return opener
 
 
 def store_directory(options: JetStreamOptions) -> str:

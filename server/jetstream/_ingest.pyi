@@ -79,8 +79,8 @@ class StreamSink(Sink):
         """A PubAck, after all that was accepted so far is durable."""
     def answer(self, reply: bytes, body: bytes, headers: bytes = b"") -> None:
         """Any answer, in order with the PubAcks."""
-    def touch_usage(self) -> None:
-        """Messages were removed: count anew."""
+    def removed(self) -> None:
+        """Messages were removed: count anew; the removal is part of this turn."""
     def close_turn(self) -> None:
         """The turn's messages go to the disk together."""
     def release(self, seq: int) -> bool:

@@ -470,7 +470,8 @@ cdef class StreamSink(Sink):
                 reply, <uint32_t>len(reply), 0, whole, <uint32_t>len(whole), <int32_t>len(headers)
             )
 
-    def touch_usage(self):
+    def removed(self):
+        self.touch()
         if self.usage is not None:
             self.count_usage()
 

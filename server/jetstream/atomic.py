@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from server.jetstream import answers, errors, headers
-from server.jetstream.apilevel import beyond_api_level
 from server.jetstream.apierror import ApiError
+from server.jetstream.apilevel import beyond_api_level
 from server.jetstream.checks import EXPECTED_LAST_ID, REQUEST_INFO, Message, Staged
 from server.jetstream.staging import check_staged
 
@@ -168,6 +168,9 @@ class AtomicBatches:
         del self.open[batch.batch_id]
         self.counts.atomic -= 1
         self.counts.staged_bytes -= batch.bytes
+
+    def next_ns(self) -> int | None:
+        return next((batch.deadline_ns for batch in self.open.values()), None)
 
     def expire(self, now_ns: int) -> None:
         while self.open:

@@ -130,9 +130,9 @@ class Checks:
 
     def server_room(self) -> None:
         usage = self.sink.usage
-        if usage is not None and usage.parent is not None:
-            if 0 <= usage.parent.max < usage.parent.used:
-                raise errors.INSUFFICIENT_RESOURCES()
+        server = usage.parent if usage is not None else None
+        if server is not None and 0 <= server.max < server.used:
+            raise errors.INSUFFICIENT_RESOURCES()
 
     def account_room(self, message: Message) -> None:
         usage = self.sink.usage

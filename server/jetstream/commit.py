@@ -20,10 +20,11 @@ DISK_PHASE = 4
 class Directory(Protocol):
     """What a commit asks of the data directory."""
 
-    @property
-    def failure(self) -> str | None: ...
+    failure: str | None
+
     def commit(self) -> int: ...
     def poll(self) -> int: ...
+    def sync(self) -> None: ...
 
 
 class Commit(Protocol):
@@ -50,7 +51,15 @@ class LocalCommit:
         self._lazy = lazy
         self._dirty: list[StreamSink] = []
         self._waiting: dict[StreamSink, None] = {}
+        self._sinks: set[StreamSink] = set()
         self._failed = False
+        self._why: str | None = None
+
+    def adopt(self, sink: StreamSink) -> None:
+        """A stream is opened."""
+        self._sinks.add(sink)
+        if self._failed and not sink.in_memory:
+            sink.down = self.failure
 
     def mark(self) -> None:
         """Something else was written to the directory: a purge, a deletion."""
@@ -103,17 +112,31 @@ class LocalCommit:
             self._release(sink)
         self._turn.run()
 
+    def sync(self) -> None:
+        """A lazy directory's interval is over: what was written becomes durable."""
+        if self._directory is None or self._failed:
+            return
+        try:
+            self._directory.sync()
+        except OSError as error:
+            self._fail(str(error))
+
     def forget(self, sink: StreamSink) -> None:
         """The stream is closed."""
+        self._sinks.discard(sink)
         self._waiting.pop(sink, None)
         if sink in self._dirty:
             self._dirty.remove(sink)
 
     def _fail(self, why: str) -> None:
         """What was stored and is not durable is never acknowledged; no stream on disk takes more."""
-        self._failed = True
+        self._failed, self._why = True, why
+        for sink in self._sinks:
+            if not sink.in_memory:
+                sink.down = why
         self._log("error", f"JetStream stores nothing any more: {why}")
 
     @property
     def failure(self) -> str | None:
-        return self._directory.failure if self._directory is not None and self._failed else None
+        """Why nothing is stored on disk any more."""
+        return self._why

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-# Python's own integers refuse long texts and are slow on them; this is exact up to 64 KiB of digits.
+# Python's integers refuse long texts and are slow on them; this is exact up to 64 KiB of digits.
 EXACT: Final = Context(prec=131_072, Emax=MAX_EMAX, Emin=MIN_EMIN)
 WHOLE: Final = re.compile(r"[+-]?[0-9]+")
 

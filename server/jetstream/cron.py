@@ -13,8 +13,21 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final
 
 YEARS_AHEAD_MAX: Final = 5
-MONTH_NAMES: Final = "jan feb mar apr may jun jul aug sep oct nov dec".split()
-DAY_NAMES: Final = "sun mon tue wed thu fri sat".split()
+MONTH_NAMES: Final = [
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+]
+DAY_NAMES: Final = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 
 
 class CronError(ValueError):
@@ -92,10 +105,8 @@ def parse_part(text: str, span: Range) -> tuple[range, bool]:
     step = parse_number(steps[0], {}) if steps else 1
     star = bounds[0] in ("*", "?")
     low = span.low if star else parse_number(bounds[0], span.names)
-    if star or (steps and len(bounds) == 1):
-        high = span.high
-    else:
-        high = parse_number(bounds[-1], span.names)
+    open_ended = star or (steps and len(bounds) == 1)
+    high = span.high if open_ended else parse_number(bounds[-1], span.names)
     if not span.low <= low <= high <= span.high or step == 0:
         raise CronError(f"out of range: {text}")
     return range(low, high + 1, step), star and step == 1
@@ -132,9 +143,7 @@ class Walk:
 
     def settled(self) -> bool:
         """Move each field in turn; False after a wrap-around, which asks for another round."""
-        return (
-            self.month() and self.day() and self.hour() and self.minute() and self.second()
-        )
+        return self.month() and self.day() and self.hour() and self.minute() and self.second()
 
     def cut(self, **smaller: int) -> None:
         """The first move of a field begins at the start of its unit."""

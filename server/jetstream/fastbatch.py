@@ -284,6 +284,9 @@ class FastBatches:
         if self.open.pop(batch.batch_id, None) is not None:
             self.counts.fast -= 1
 
+    def next_ns(self) -> int | None:
+        return next((batch.deadline_ns for batch in self.open.values()), None)
+
     def expire(self, now_ns: int) -> None:
         while self.open:
             batch = next(iter(self.open.values()))

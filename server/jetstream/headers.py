@@ -1,7 +1,7 @@
 """Header blocks of published messages, read and rewritten as the reference does it.
 
-A block is `NATS/1.0[ status]\\r\\n`, fields, `\\r\\n`; names are compared exactly, the first of equal
-names counts. The ingest reads plain ones itself (`_ingest`); this is for what comes to Python.
+A block is `NATS/1.0[ status]\\r\\n`, fields, `\\r\\n`; names are compared exactly, the first of
+equal names counts. The ingest reads plain ones itself; this is for what comes to Python.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def replaced(block: bytes, name: bytes, field: bytes) -> bytes:
     """With `field` in place of the first one of its name, or at the end."""
     at = block.find(b"\r\n" + name + b":")
     if at < 0:
-        return (block[:-2] if block.endswith(b"\r\n") else block) + name + b": " + field + b"\r\n\r\n"
+        return (
+            (block[:-2] if block.endswith(b"\r\n") else block) + name + b": " + field + b"\r\n\r\n"
+        )
     start = at + len(name) + 3
     if block[start : start + 1] == b" ":
         start += 1

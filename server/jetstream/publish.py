@@ -1,13 +1,14 @@
 """The publishes that need more than the ingest does in C.
 
-`StreamSink` calls a `Publisher` inside its delivery, so that messages keep their order: rollup, time
-to live, counters, schedules, batches, subject transforms, republish. Its answers go through the
-sink, which holds each back until what it tells of is durable.
+`StreamSink` calls a `Publisher` inside its delivery, so that messages keep their order: rollup,
+time to live, counters, schedules, batches, subject transforms, republish. Its answers go through
+the sink, which holds each back until what it tells of is durable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from server.core.subject import is_valid_literal
@@ -38,6 +39,7 @@ class Publisher:
         self.stream = stream
         self.limits = limits
         self.max_payload = max_payload
+        self.domain = stream.engine.domain
         self.schedules = Schedules()
         self.atomic = AtomicBatches(self, limits, counts)
         self.fast = FastBatches(self, limits, counts)
@@ -153,7 +155,7 @@ class Publisher:
             if ended:
                 store.purge(ended)
                 self.schedules.remove(ended)
-        self.sink.touch_usage()
+        self.sink.removed()
 
     # Republish
 
@@ -203,11 +205,9 @@ class Publisher:
                 self.schedules.remove(subject)
                 continue
             message = self.scheduled_message(stored, follow)
-            try:
+            # As there: it is tried again at its next time, a one-shot schedule stays.
+            with suppress(ApiError):
                 self.keep_scheduled(message)
-            except ApiError:
-                # As there: it is tried again at its next time, a one-shot schedule stays.
-                pass
             if follow.repeats and subject in self.schedules.by_subject:
                 self.schedules.put(subject, due.seq, follow.at_ns)
 
@@ -293,6 +293,11 @@ class Publisher:
             return
         self.schedules.put(subject, self.schedules.by_subject[subject].seq, at_ns)
 
+    def next_ns(self) -> int | None:
+        """When `tick` is needed next."""
+        times = [self.atomic.next_ns(), self.fast.next_ns(), self.schedules.next_ns()]
+        return min((each for each in times if each is not None), default=None)
+
     def tick(self, now_ns: int) -> None:
         self.atomic.expire(now_ns)
         self.fast.expire(now_ns)
@@ -302,4 +307,3 @@ class Publisher:
     def close(self) -> None:
         self.atomic.clear()
         self.fast.clear()
-

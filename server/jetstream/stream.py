@@ -28,6 +28,9 @@ class Ingest(Protocol):
     def configure(self) -> None:
         """The stream's configuration changed: read it again."""
 
+    def removed(self) -> None:
+        """Messages were deleted or purged."""
+
     def close(self) -> None:
         """Hear nothing any more; what is waiting for durability is answered no more."""
 
@@ -155,11 +158,17 @@ class Stream:
 
     def purge(self, filters: str, seq: int, keep: int) -> int:
         purged = self.store.purge(filters or None, seq, keep)
-        self.durable_seq = max(self.durable_seq, self.store.state().last_seq)
+        self._removed()
         return purged
 
     def delete_message(self, seq: int, erase: bool) -> bool:
-        return self.store.delete(seq, erase)
+        deleted = self.store.delete(seq, erase)
+        self._removed()
+        return deleted
+
+    def _removed(self) -> None:
+        if self.ingest is not None:
+            self.ingest.removed()
 
     def message(self, seq: int) -> StoredMessage | None:
         """The message with this sequence, if it is durable."""

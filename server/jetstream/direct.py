@@ -1,0 +1,238 @@
+"""DIRECT.GET: messages themselves as answers, without JSON around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from server.jetstream import gojson, headers
+from server.jetstream.api.request import MessageGetRequest, needs_newer_level
+from server.jetstream.goscan import JsonError
+from server.jetstream.gotime import time_ns, time_text
+from server.version import JETSTREAM_API_LEVEL
+from storage.ports import StoredMessage, TooManyResultsError
+
+if TYPE_CHECKING:
+    from server.core._account import PySub
+    from server.jetstream.stream import Stream
+
+PREFIX: Final = "$JS.API.DIRECT.GET."
+RESULTS_MAX: Final = 1024
+EMPTY_REQUEST: Final = "408 Empty Request"
+MALFORMED: Final = "408 Malformed Request"
+BAD_REQUEST: Final = "408 Bad Request"
+NOT_FOUND: Final = "404 Message Not Found"
+NO_RESULTS: Final = "404 No Results"
+TOO_MANY: Final = "413 Too Many Results"
+LEVEL: Final = "412 Required Api Level"
+
+
+class Refused(Exception):
+    """A request that is answered with a status line."""
+
+
+class DirectGet:
+    """The two subjects of one stream."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self._subs: list[PySub] = []
+
+    def configure(self) -> None:
+        """Listen exactly while the stream allows it."""
+        if not self.stream.config.allow_direct:
+            self.close()
+        elif not self._subs:
+            account, subject = self.stream.account, PREFIX + self.stream.name
+            self._subs = [
+                account.subscribe(subject, self.on_request),
+                account.subscribe(subject + ".>", self.on_last_request),
+            ]
+
+    def close(self) -> None:
+        for sub in self._subs:
+            sub.unsubscribe()
+        self._subs = []
+
+    def on_request(self, subject: str, reply: str, block: bytes, body: bytes, pattern: str) -> None:
+        if reply:
+            self.answered(reply, block, body, "")
+
+    def on_last_request(
+        self, subject: str, reply: str, block: bytes, body: bytes, pattern: str
+    ) -> None:
+        if reply:
+            self.answered(reply, block, body, subject[len(PREFIX + self.stream.name) + 1 :])
+
+    def answered(self, reply: str, block: bytes, body: bytes, key: str) -> None:
+        try:
+            if needs_newer_level(block, JETSTREAM_API_LEVEL):
+                raise Refused(LEVEL)
+            asked = self.last_of(body, key) if key else self.any_of(body)
+            if asked.multi_last:
+                self.send_multi(asked, reply)
+            else:
+                self.send(asked, reply)
+        except Refused as refusal:
+            self.status(reply, str(refusal))
+
+    # The request
+
+    def decoded(self, body: bytes) -> MessageGetRequest:
+        try:
+            return gojson.decode(MessageGetRequest, body, "JSApiMsgGetRequest", strict=False)
+        except JsonError:
+            raise Refused(MALFORMED) from None
+
+    def any_of(self, body: bytes) -> MessageGetRequest:
+        if not body:
+            raise Refused(EMPTY_REQUEST)
+        asked = self.decoded(body)
+        timed, last = asked.start_time is not None, bool(asked.last_by_subj)
+        if not (asked.seq or last or asked.next_by_subj or asked.multi_last or timed):
+            raise Refused(EMPTY_REQUEST)
+        if (
+            (asked.seq > 0 and (last or timed))
+            or (timed and last)
+            or (last and (asked.next_by_subj or asked.batch > 0 or asked.multi_last))
+            or (asked.next_by_subj and asked.multi_last)
+            or (asked.up_to_seq > 0 and asked.up_to_time is not None)
+        ):
+            raise Refused(BAD_REQUEST)
+        return asked
+
+    def last_of(self, body: bytes, key: str) -> MessageGetRequest:
+        asked = self.decoded(body) if body else MessageGetRequest()
+        if (
+            asked.last_by_subj
+            or asked.next_by_subj
+            or asked.multi_last
+            or asked.seq
+            or asked.batch
+            or asked.start_time is not None
+            or asked.up_to_seq
+            or asked.up_to_time is not None
+        ):
+            raise Refused(BAD_REQUEST)
+        asked.last_by_subj = key
+        return asked
+
+    # The answer
+
+    def status(self, reply: str, text: str, fields: tuple[tuple[bytes, int], ...] = ()) -> None:
+        block = b"NATS/1.0 " + text.encode() + b"\r\n"
+        for name, number in fields:
+            block += b"%b: %d\r\n" % (name, number)
+        self.stream.account.publish(reply, headers=block + b"\r\n")
+
+    def shown(self, message: StoredMessage, extra: tuple[tuple[bytes, int], ...] = ()) -> bytes:
+        block = (message.headers or headers.EMPTY)[:-2]
+        for name, text in (
+            (b"Nats-Stream", self.stream.name),
+            (b"Nats-Subject", message.subject),
+            (b"Nats-Sequence", str(message.seq)),
+            (b"Nats-Time-Stamp", time_text(message.ts_ns)),
+            *((name, str(number)) for name, number in extra),
+        ):
+            block += name + b": " + text.encode("utf-8", "surrogateescape") + b"\r\n"
+        return block + b"\r\n"
+
+    def bytes_max(self, asked: MessageGetRequest) -> int:
+        return asked.max_bytes or self.stream.engine.broker.max_pending
+
+    def send(self, asked: MessageGetRequest, reply: str) -> None:
+        """One message, or as many as were asked for and an end."""
+        stream = self.stream
+        seq = asked.seq
+        if asked.start_time is not None:
+            seq = stream.store.first_seq_from_time(time_ns(asked.start_time))
+        pending = self.pending(seq, asked.next_by_subj) if asked.batch else 0
+        last = sent_bytes = 0
+        for count, message in enumerate(self.messages(asked, seq)):
+            if message is None:
+                if asked.batch > 1 and count:
+                    break
+                raise Refused(NOT_FOUND)
+            extra: tuple[tuple[bytes, int], ...] = ()
+            if asked.batch and not asked.no_hdr:
+                pending = max(pending - 1, 0)
+                extra = ((b"Nats-Num-Pending", pending), (b"Nats-Last-Sequence", last))
+            block = b"" if asked.no_hdr else self.shown(message, extra)
+            last = message.seq
+            stream.account.publish(reply, headers=block, payload=message.payload)
+            sent_bytes += len(message.subject) + len(message.headers) + len(message.payload)
+            if sent_bytes >= self.bytes_max(asked):
+                break
+        if asked.batch:
+            fields = ((b"Nats-Num-Pending", pending), (b"Nats-Last-Sequence", last))
+            self.status(reply, "204 EOB", fields)
+
+    def messages(self, asked: MessageGetRequest, seq: int) -> Iterator[StoredMessage | None]:
+        """What a request names, None where it ends."""
+        stream = self.stream
+        if not (asked.next_by_subj or seq > 0):
+            yield stream.last_message(asked.last_by_subj)
+            return
+        if seq > 0 and not asked.next_by_subj and not asked.batch:
+            yield stream.message(seq)
+            return
+        for _ in range(asked.batch or 1):
+            found = stream.next_message(seq, asked.next_by_subj)
+            yield found
+            if found is None:
+                return
+            seq = found.seq + 1
+
+    def pending(self, seq: int, subject: str) -> int:
+        """Messages from `seq` on that match and may be shown."""
+        store, durable = self.stream.store, self.stream.durable_seq
+        wanted = subject or None
+        pending = store.num_pending(seq, wanted)
+        if store.last_seq > durable:
+            pending -= store.num_pending(durable + 1, wanted)
+        return pending
+
+    def send_multi(self, asked: MessageGetRequest, reply: str) -> None:
+        """The last message of each subject that matches, by sequence."""
+        stream = self.stream
+        up_to = self.ceiling(asked)
+        visible = min(up_to, stream.durable_seq)
+        try:
+            found = stream.store.multi_last(asked.multi_last, visible, RESULTS_MAX)
+        except TooManyResultsError:
+            raise Refused(TOO_MANY) from None
+        wanted = [seq for seq in found if seq >= asked.seq]
+        if not wanted:
+            raise Refused(NO_RESULTS)
+        last = sent_bytes = 0
+        pending = len(wanted)
+        for count, seq in enumerate(wanted, 1):
+            message = stream.message(seq)
+            if message is None:
+                raise Refused(NOT_FOUND)
+            pending -= 1
+            extra = ((b"Nats-Num-Pending", pending), (b"Nats-Last-Sequence", last))
+            stream.account.publish(
+                reply, headers=self.shown(message, extra), payload=message.payload
+            )
+            last = seq
+            sent_bytes += len(message.subject) + len(message.headers) + len(message.payload)
+            if sent_bytes >= self.bytes_max(asked) or 0 < asked.batch <= count:
+                break
+        fields = (
+            (b"Nats-Num-Pending", pending),
+            (b"Nats-Last-Sequence", last),
+            (b"Nats-UpTo-Sequence", up_to),
+        )
+        self.status(reply, "204 EOB", fields)
+
+    def ceiling(self, asked: MessageGetRequest) -> int:
+        """The last sequence that a multi may show."""
+        stream = self.stream
+        up_to = asked.up_to_seq
+        if asked.up_to_time is not None:
+            up_to = stream.store.first_seq_from_time(time_ns(asked.up_to_time))
+            if up_to <= stream.store.first_seq:
+                raise Refused(NO_RESULTS)
+            up_to -= 1
+        return up_to or stream.durable_seq

@@ -1,0 +1,107 @@
+"""The stores of a data directory: streams in files, and the configurations of those in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from server.jetstream.config import StreamConfig
+from server.jetstream.stores import Recovered, StoreUnavailable
+from server.jetstream.stream import store_limits
+from storage._directory import DataDirectory, StoreDown
+from storage._store import StreamStore as DiskStore
+from storage.filestore import FileStores
+from storage.fs import sync_directory, write_file
+from storage.memstore import open_memory_store
+from storage.ports import StoreLimits, StreamStore
+
+Settings = dict[str, Any]
+MEMORY_FOLDER: Final = "memory"
+
+
+def settings_of(account: str, config: StreamConfig, created_ns: int) -> Settings:
+    return {
+        "account": account,
+        "created_ns": created_ns,
+        "config": msgspec.json.encode(config).decode(),
+    }
+
+
+def config_of(settings: Settings) -> StreamConfig:
+    return msgspec.json.decode(settings["config"], type=StreamConfig)
+
+
+def limits_of(settings: Settings) -> StoreLimits:
+    return store_limits(config_of(settings))
+
+
+class DiskStores:
+    """What a server with a store directory keeps. The directory is recovered when this is made."""
+
+    def __init__(self, path: Path, *, durable: bool) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        self._memory = path / MEMORY_FOLDER
+        self._memory.mkdir(exist_ok=True)
+        self._files = FileStores(path / "data", limits_of, durable=durable)
+
+    @property
+    def directory(self) -> DataDirectory:
+        return self._files.directory
+
+    def create(self, account: str, config: StreamConfig, created_ns: int) -> StreamStore:
+        settings = settings_of(account, config, created_ns)
+        if config.storage == "memory":
+            self._write_memory(account, config.name, settings)
+            return open_memory_store(store_limits(config), config.first_seq)
+        try:
+            return self._files.create(settings, store_limits(config), config.first_seq)
+        except StoreDown as error:
+            raise StoreUnavailable(str(error)) from error
+
+    def save(self, account: str, config: StreamConfig, created_ns: int) -> None:
+        settings = settings_of(account, config, created_ns)
+        if config.storage == "memory":
+            self._write_memory(account, config.name, settings)
+            return
+        for store in self._files.stores.values():
+            known = self.directory.settings_of(store.home)
+            if known["account"] == account and config_of(known).name == config.name:
+                self.directory.update_settings(store.home, settings)
+                return
+
+    def remove(self, account: str, config: StreamConfig, store: StreamStore) -> None:
+        if config.storage == "memory":
+            self._memory_file(account, config.name).unlink(missing_ok=True)
+            sync_directory(self._memory)
+            return
+        assert isinstance(store, DiskStore)
+        self._files.delete(store)
+
+    def recover(self) -> Iterable[Recovered]:
+        for store in list(self._files.stores.values()):
+            settings = self.directory.settings_of(store.home)
+            yield Recovered(settings["account"], config_of(settings), settings["created_ns"], store)
+        yield from self._recover_memory()
+
+    def close(self) -> None:
+        self._files.close()
+
+    # Streams in memory come back empty
+
+    def _memory_file(self, account: str, name: str) -> Path:
+        digest = hashlib.sha256(f"{account}\0{name}".encode()).hexdigest()[:32]
+        return self._memory / f"{digest}.json"
+
+    def _write_memory(self, account: str, name: str, settings: Settings) -> None:
+        write_file(self._memory_file(account, name), msgspec.json.encode(settings))
+
+    def _recover_memory(self) -> Iterator[Recovered]:
+        for path in sorted(self._memory.glob("*.json")):
+            settings = msgspec.json.decode(path.read_bytes(), type=Settings)
+            config = config_of(settings)
+            store = open_memory_store(store_limits(config), config.first_seq)
+            yield Recovered(settings["account"], config, settings["created_ns"], store)

@@ -1,0 +1,126 @@
+"""A stream's ingest: the sink that hears its subjects, with what it needs around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from server.jetstream._ingest import StreamSink
+from server.jetstream.batchlimits import BatchCounts, BatchLimits
+from server.jetstream.commit import LocalCommit
+from server.jetstream.direct import DirectGet
+from server.jetstream.publish import Publisher
+from server.jetstream.stream import Stream
+from server.jetstream.timers import Timers
+from server.jetstream.usage import Usages
+
+EXPIRE_AGAIN_NS = 1_000_000
+"""Many messages end at the same time: the rest follows in the next tick."""
+
+
+class Ingests:
+    """Opens the ingests of one server; what they share."""
+
+    def __init__(self, commit: LocalCommit, max_payload: int) -> None:
+        self.commit = commit
+        self.max_payload = max_payload
+        self.timers = Timers()
+        self.batches = BatchCounts()
+        self.usages = Usages()
+
+    def open(self, stream: Stream) -> StreamIngest:
+        return StreamIngest(stream, self)
+
+
+class StreamIngest:
+    """Keeps the sink's rules equal to the stream's configuration."""
+
+    def __init__(self, stream: Stream, shared: Ingests) -> None:
+        options = stream.engine.options
+        self.stream = stream
+        self.shared = shared
+        self.armed_ns: int | None = None
+        limits = BatchLimits.of(options)
+        self.publisher = Publisher(stream, limits, shared.batches, shared.max_payload)
+        self.sink = StreamSink(
+            stream.account,
+            stream.store,
+            stream.name,
+            shared.commit,
+            self.publish,
+            self.on_stored,
+            in_memory=stream.config.storage == "memory",
+            domain=stream.engine.domain,
+            window_ns=stream.config.duplicate_window,
+        )
+        self.publisher.attach(self.sink)
+        shared.commit.adopt(self.sink)
+        self.sink.waiting_messages_max = options.max_buffered_messages or 100_000
+        self.sink.waiting_bytes_max = options.max_buffered_bytes or 128 << 20
+        self.sink.usage = shared.usages.of(stream)
+        self.sink.removed()
+        self.direct = DirectGet(stream)
+        self.configure()
+        self.publisher.recover()
+        self.arm()
+
+    # What the stream asks
+
+    def subscribe(self, subjects: Sequence[str]) -> None:
+        self.sink.listen(subjects)
+        self.direct.configure()
+
+    def configure(self) -> None:
+        config, sink = self.stream.config, self.sink
+        sink.no_ack = config.no_ack
+        sink.sealed = config.sealed
+        sink.message_bytes_max = config.max_msg_size
+        sink.skip_unwanted = config.retention == "interest"
+        sink.window.set_window(config.duplicate_window)
+        sink.all_unusual = (
+            config.allow_msg_counter
+            or config.mirror is not None
+            or self.stream.transform is not None
+            or self.stream.republish is not None
+        )
+        self.direct.configure()
+        self.arm()
+
+    def removed(self) -> None:
+        """Messages were deleted or purged."""
+        self.sink.removed()
+
+    def close(self) -> None:
+        self.armed_ns = None
+        self.direct.close()
+        self.publisher.close()
+        self.sink.close()
+        self.shared.commit.forget(self.sink)
+
+    # What happens
+
+    def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        self.publisher(subject, reply, headers, payload)
+        self.arm()
+
+    def on_stored(self, first: int, last: int) -> None:
+        self.stream.on_stored(first, last)
+        if self.armed_ns is None:
+            self.arm()
+
+    def arm(self) -> None:
+        for at_ns in (self.stream.store.next_expiry_ns(), self.publisher.next_ns()):
+            if at_ns is not None:
+                self.shared.timers.arm(self, at_ns)
+
+    def tick(self, now_ns: int) -> None:
+        store = self.stream.store
+        expired = store.expire(now_ns)
+        for subject in expired.markers:
+            store.store_marker(subject, now_ns)
+        if expired.messages or expired.markers:
+            self.removed()
+        self.sink.window.expire(now_ns)
+        self.publisher.tick(now_ns)
+        if expired.more:
+            self.shared.timers.arm(self, now_ns + EXPIRE_AGAIN_NS)
+        self.arm()

@@ -1,0 +1,37 @@
+"""When something of a stream is due: ages, times to live, batches, schedules. One heap for all."""
+
+from __future__ import annotations
+
+import heapq
+from itertools import count
+from typing import Protocol
+
+
+class Timed(Protocol):
+    armed_ns: int | None
+
+    def tick(self, now_ns: int) -> None:
+        """Do what is due, then arm again."""
+
+
+class Timers:
+    """Idle streams cost nothing: only what is armed is ever looked at."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Timed]] = []
+        self._numbers = count()
+
+    def arm(self, timed: Timed, at_ns: int) -> None:
+        """Call `timed` at `at_ns` or soon after; an earlier time that is armed stays."""
+        if timed.armed_ns is not None and timed.armed_ns <= at_ns:
+            return
+        timed.armed_ns = at_ns
+        heapq.heappush(self._heap, (at_ns, next(self._numbers), timed))
+
+    def run(self, now_ns: int) -> None:
+        while self._heap and self._heap[0][0] <= now_ns:
+            at_ns, _, timed = heapq.heappop(self._heap)
+            # Others are left over from times that were armed anew.
+            if timed.armed_ns == at_ns:
+                timed.armed_ns = None
+                timed.tick(now_ns)
