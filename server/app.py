@@ -153,7 +153,8 @@ class App:
             random=self.random,
             logger=self.logger,
         )
-        self.jetstream.listen(self._loop)
+        for descriptor in self.jetstream.descriptors:
+            self._loop.add_reader(descriptor, self.jetstream.completed)
         self.hooks.info = replace(
             self.hooks.info,
             jetstream=True,
@@ -370,7 +371,9 @@ class App:
         await asyncio.sleep(0)
         self._loop.remove_reader(self._poller.fileno())
         if self.jetstream is not None:
-            self.jetstream.close(self._loop)
+            for descriptor in self.jetstream.descriptors:
+                self._loop.remove_reader(descriptor)
+            self.jetstream.close()
         self._poller.close()
         self._passwords.close()
         self.remove_ports_file()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import tempfile
 from pathlib import Path
@@ -64,7 +63,6 @@ class JetStream:
             open_ingest=self.ingests.open,
             warn=logger.warn,
         )
-        self._descriptors: tuple[int, ...] = ()
         self._synced_ns = started_ns
         self.api = Api(self.engine)
         self.engine.recover()
@@ -93,12 +91,14 @@ class JetStream:
         self.engine.apply(self._settled(options))
         self.api.listen()
 
-    def listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        """The disk's answers come as events of the loop."""
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """What becomes readable when the disk has finished something: call `completed` then."""
         directory = self.stores.directory
-        self._descriptors = (directory.log_event_fd, directory.block_event_fd)
-        for descriptor in self._descriptors:
-            loop.add_reader(descriptor, self.commit.completed)
+        return (directory.log_event_fd, directory.block_event_fd)
+
+    def completed(self) -> None:
+        self.commit.completed()
 
     def tick(self) -> None:
         """What is due: ages, batches, schedules; the sync of a lazy directory."""
@@ -109,10 +109,8 @@ class JetStream:
             self._synced_ns = now_ns
             self.commit.sync()
 
-    def close(self, loop: asyncio.AbstractEventLoop) -> None:
+    def close(self) -> None:
         self.api.close()
-        for descriptor in self._descriptors:
-            loop.remove_reader(descriptor)
         self.engine.close()
         self.stores.close()
 

@@ -129,7 +129,7 @@ class LocalCommit:
             self._dirty.remove(sink)
 
     def _fail(self, why: str) -> None:
-        """What was stored and is not durable is never acknowledged; no stream on disk takes more."""
+        """What is not durable by now is never acknowledged; no stream on disk takes more."""
         self._failed, self._why = True, why
         for sink in self._sinks:
             if not sink.in_memory:

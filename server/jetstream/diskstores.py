@@ -67,10 +67,10 @@ class DiskStores:
         if config.storage == "memory":
             self._write_memory(account, config.name, settings)
             return
-        for store in self._files.stores.values():
-            known = self.directory.settings_of(store.home)
+        for home in self.directory.homes.values():
+            known = self.directory.settings_of(home)
             if known["account"] == account and config_of(known).name == config.name:
-                self.directory.update_settings(store.home, settings)
+                self.directory.update_settings(home, settings)
                 return
 
     def remove(self, account: str, config: StreamConfig, store: StreamStore) -> None:
@@ -82,8 +82,8 @@ class DiskStores:
         self._files.delete(store)
 
     def recover(self) -> Iterable[Recovered]:
-        for store in list(self._files.stores.values()):
-            settings = self.directory.settings_of(store.home)
+        for group, home in list(self.directory.homes.items()):
+            settings, store = self.directory.settings_of(home), self._files.stores[group]
             yield Recovered(settings["account"], config_of(settings), settings["created_ns"], store)
         yield from self._recover_memory()
 

@@ -12,6 +12,7 @@ from server.jetstream.publish import Publisher
 from server.jetstream.stream import Stream
 from server.jetstream.timers import Timers
 from server.jetstream.usage import Usages
+from storage._store import StreamStore
 
 EXPIRE_AGAIN_NS = 1_000_000
 """Many messages end at the same time: the rest follows in the next tick."""
@@ -41,6 +42,7 @@ class StreamIngest:
         self.armed_ns: int | None = None
         limits = BatchLimits.of(options)
         self.publisher = Publisher(stream, limits, shared.batches, shared.max_payload)
+        assert isinstance(stream.store, StreamStore)
         self.sink = StreamSink(
             stream.account,
             stream.store,
