@@ -5,23 +5,9 @@ from server.core._account cimport Account
 from server.core._sink cimport Msg, Sink
 from server.core._sublist cimport Sublist
 from server.jetstream._dedupe cimport DedupeWindow
+from server.jetstream._fields cimport Fields
 from storage._record cimport Record
 from storage._store cimport Refusal, StreamStore
-
-
-# What a header block says to the server; the pointers are into the block.
-cdef struct Field:
-    const char* text            # NULL: the field is not there
-    uint32_t length
-
-
-cdef struct Fields:
-    Field message_id
-    Field expected_stream
-    Field expected_last_seq
-    Field expected_last_subject_seq
-    Field expected_last_message_id
-    bint unusual                # something for `publish.Publisher`
 
 
 # An answer that waits until all up to `gate` is durable. Its texts stand behind it.
@@ -90,6 +76,7 @@ cdef class StreamSink(Sink):
 
     cdef int accept(self, Msg* message) except -1
     cdef int check_and_store(self, Msg* message, const Fields* fields) except -1
+    cdef int check_fields(self, Msg* message, const Fields* fields) except -1
     cdef int hand_over(self, Msg* message) except -1
     cdef int refuse(self, Msg* message, object kind, dict parts) except -1
     cdef int too_many(self, Msg* message) except -1

@@ -10,11 +10,13 @@ publish is refused with 429.
 """
 from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc, realloc
-from libc.string cimport memchr, memcmp, memcpy, memmove
+from libc.string cimport memcmp, memcpy, memmove
 
 from server.core._outbox cimport Chunk, chunk_new, chunk_release
 from server.core._router cimport route
 from server.core._sublist cimport MatchResult, Sub, sub_free, sub_new
+from server.jetstream._fields cimport Field, Fields, number_of, read_fields
+from storage._index cimport SUBJECT_LEN_MAX
 from storage._store cimport (
     ACCEPTED,
     BYTES_LIMIT,
@@ -51,86 +53,6 @@ cdef class Usage:
     def __init__(self, int64_t max=-1, Usage parent=None):
         self.max = max
         self.parent = parent
-
-
-# Headers
-
-cdef inline bint named(const char* at, size_t left, const char* name, size_t length) noexcept nogil:
-    return left > length and memcmp(at, name, length) == 0
-
-
-cdef inline void take(Field* field, const char* at, const char* end) noexcept nogil:
-    """The value from `at` to the end of its line; the first of equal names counts."""
-    cdef const char* stop = at
-    if field.text != NULL:
-        return
-    while at < end and at[0] == 32:
-        at += 1
-    stop = at
-    while True:
-        stop = <const char*>memchr(stop, 13, end - stop)
-        if stop == NULL or stop + 1 == end:
-            stop = end
-            break
-        if stop[1] == 10:
-            break
-        stop += 1
-    field.text = at
-    field.length = <uint32_t>(stop - at)
-
-
-cdef void read_field(const char* at, const char* end, Fields* fields) noexcept nogil:
-    """A field whose name begins with `Nats-`; `at` is behind that."""
-    cdef size_t left = end - at
-    if named(at, left, b"Msg-Id:", 7):
-        take(&fields.message_id, at + 7, end)
-    elif named(at, left, b"Expected-", 9):
-        if named(at, left, b"Expected-Last-Sequence:", 23):
-            take(&fields.expected_last_seq, at + 23, end)
-        elif named(at, left, b"Expected-Last-Subject-Sequence:", 31):
-            take(&fields.expected_last_subject_seq, at + 31, end)
-        elif named(at, left, b"Expected-Last-Msg-Id:", 21):
-            take(&fields.expected_last_message_id, at + 21, end)
-        elif named(at, left, b"Expected-Stream:", 16):
-            take(&fields.expected_stream, at + 16, end)
-        elif named(at, left, b"Expected-Last-Subject-Sequence-Subject:", 39):
-            fields.unusual = True
-    elif named(at, left, b"TTL:", 4) or named(at, left, b"Rollup:", 7) or (
-        named(at, left, b"Incr:", 5) or named(at, left, b"Schedule", 8)
-    ) or named(at, left, b"Batch-", 6) or named(at, left, b"Stream-Source:", 14) or (
-        named(at, left, b"Request-Info:", 13) or named(at, left, b"Trace-", 6)
-    ):
-        fields.unusual = True
-
-
-cdef void read_fields(const char* block, size_t size, Fields* fields) noexcept nogil:
-    cdef const char* at = block + 10
-    cdef const char* end = block + size
-    cdef const char* stop
-    cdef bint starts = True
-    if size < 12 or memcmp(block, b"NATS/1.0\r\n", 10) != 0:
-        fields.unusual = True
-        return
-    while at < end:
-        if starts and end - at > 5 and memcmp(at, b"Nats-", 5) == 0:
-            read_field(at + 5, end, fields)
-        stop = <const char*>memchr(at, 10, end - at)
-        if stop == NULL:
-            break
-        # Only CRLF ends a line.
-        starts = (stop - 1)[0] == 13
-        at = stop + 1
-
-
-cdef inline uint64_t number_of(const Field* field) noexcept nogil:
-    """As the reference reads it: what is no number is the highest one."""
-    cdef uint64_t value = 0
-    cdef uint32_t i
-    for i in range(field.length):
-        if not 48 <= field.text[i] <= 57:
-            return <uint64_t>-1
-        value = value * 10 + (field.text[i] - 48)
-    return value
 
 
 cdef inline bint is_batch_reply(const Msg* message) noexcept nogil:
@@ -240,15 +162,9 @@ cdef class StreamSink(Sink):
             return self.too_many(message)
         if self.all_unusual or is_batch_reply(message):
             return self.hand_over(message)
-        fields.message_id.text = fields.expected_stream.text = NULL
-        fields.expected_last_seq.text = fields.expected_last_subject_seq.text = NULL
-        fields.expected_last_message_id.text = NULL
-        fields.unusual = False
-        fields.message_id.length = 0
-        if message.header_size > 0:
-            read_fields(message.payload, message.header_size, &fields)
-            if fields.unusual:
-                return self.hand_over(message)
+        read_fields(message.payload, max(message.header_size, 0), &fields)
+        if fields.unusual:
+            return self.hand_over(message)
         return self.check_and_store(message, &fields)
 
     cdef int hand_over(self, Msg* message) except -1:
@@ -264,8 +180,7 @@ cdef class StreamSink(Sink):
     cdef int check_and_store(self, Msg* message, const Fields* fields) except -1:
         cdef Record record
         cdef Refusal refusal
-        cdef uint64_t found, size
-        cdef const Field* field
+        cdef uint64_t size
         record.subject = message.subject
         record.subject_len = <uint16_t>message.subject_len
         record.hdr_len = message.header_size if message.header_size > 0 else 0
@@ -278,42 +193,12 @@ cdef class StreamSink(Sink):
             return self.refuse(message, errors.STREAM_STORE_FAILED, {"err": self.down})
         if not self.in_memory and size > RECORD_BYTES_MAX:
             return self.refuse(message, errors.STREAM_STORE_FAILED, {"err": "message too large"})
+        if message.subject_len > SUBJECT_LEN_MAX:
+            return self.refuse(message, errors.STREAM_STORE_FAILED, {"err": "subject is too long"})
         if self.sealed:
             return self.refuse(message, errors.STREAM_SEALED, {})
-        if record.hdr_len:
-            field = &fields.expected_stream
-            if field.text != NULL and field.length and (
-                field.length != len(self.name)
-                or memcmp(field.text, <const char*>self.name, field.length) != 0
-            ):
-                return self.refuse(message, errors.STREAM_NOT_MATCH, {})
-            field = &fields.expected_last_subject_seq
-            if field.text != NULL and field.length:
-                found = self.store.last_seq_of(record.subject, record.subject_len)
-                if found != number_of(field):
-                    return self.refuse(message, errors.STREAM_WRONG_LAST_SEQUENCE, {"seq": found})
-            field = &fields.expected_last_seq
-            if field.text != NULL and field.length and number_of(field) != self.store.last_seq:
-                return self.refuse(
-                    message, errors.STREAM_WRONG_LAST_SEQUENCE, {"seq": self.store.last_seq}
-                )
-            field = &fields.message_id
-            if field.text != NULL and field.length:
-                self.touch()
-                found = self.window.find(field.text, field.length, self.turn_ns)
-                if found:
-                    return self.answer_ack(
-                        message.reply, message.reply_len, found, b',"duplicate": true}', 19
-                    )
-            field = &fields.expected_last_message_id
-            if field.text != NULL and field.length and (
-                field.length != self.last_id_len
-                or memcmp(field.text, self.last_id, field.length) != 0
-            ):
-                return self.refuse(
-                    message, errors.STREAM_WRONG_LAST_MSG_ID,
-                    {"id": text_of(self.last_id, self.last_id_len)},
-                )
+        if record.hdr_len and self.check_fields(message, fields):
+            return 0
         if self.message_bytes_max >= 0 and message.size > self.message_bytes_max:
             return self.refuse(message, errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM, {})
         if record.hdr_len > HEADER_BYTES_MAX:
@@ -341,6 +226,52 @@ cdef class StreamSink(Sink):
                 )
         self.stored(fields.message_id.text, fields.message_id.length, size)
         return self.answer_ack(message.reply, message.reply_len, self.store.last_seq, b"}", 1)
+
+    cdef int check_fields(self, Msg* message, const Fields* fields) except -1:
+        """What a publisher expects; 1: the message was answered."""
+        cdef uint64_t found
+        cdef const Field* field
+        field = &fields.expected_stream
+        if field.text != NULL and field.length and (
+            field.length != len(self.name)
+            or memcmp(field.text, <const char*>self.name, field.length) != 0
+        ):
+            self.refuse(message, errors.STREAM_NOT_MATCH, {})
+            return 1
+        field = &fields.expected_last_subject_seq
+        if field.text != NULL and field.length:
+            found = self.store.last_seq_of(
+                message.subject, <uint16_t>message.subject_len
+            )
+            if found != number_of(field):
+                self.refuse(message, errors.STREAM_WRONG_LAST_SEQUENCE, {"seq": found})
+                return 1
+        field = &fields.expected_last_seq
+        if field.text != NULL and field.length and number_of(field) != self.store.last_seq:
+            self.refuse(
+                message, errors.STREAM_WRONG_LAST_SEQUENCE, {"seq": self.store.last_seq}
+            )
+            return 1
+        field = &fields.message_id
+        if field.text != NULL and field.length:
+            self.touch()
+            found = self.window.find(field.text, field.length, self.turn_ns)
+            if found:
+                self.answer_ack(
+                    message.reply, message.reply_len, found, b',"duplicate": true}', 19
+                )
+                return 1
+        field = &fields.expected_last_message_id
+        if field.text != NULL and field.length and (
+            field.length != self.last_id_len
+            or memcmp(field.text, self.last_id, field.length) != 0
+        ):
+            self.refuse(
+                message, errors.STREAM_WRONG_LAST_MSG_ID,
+                {"id": text_of(self.last_id, self.last_id_len)},
+            )
+            return 1
+        return 0
 
     cdef int skip(self) except -1:
         self.store.skip(1)
