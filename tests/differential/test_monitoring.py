@@ -153,7 +153,18 @@ def compare(pair: tuple[ServerProcess, ServerProcess], path: str, without: set[s
 
 
 @pytest.mark.feature(
-    "5-002", "5-006", "5-008", "5-009", "5-010", "5-011", "5-012", "5-013", "5-015", "7-017"
+    "5-002",
+    "5-006",
+    "5-008",
+    "5-009",
+    "5-010",
+    "5-011",
+    "5-012",
+    "5-013",
+    "5-014",
+    "5-015",
+    "7-017",
+    "7-024",
 )
 def test_varz(pair: tuple[ServerProcess, ServerProcess]) -> None:
     # The reference counts its own subscriptions; its address field needs a bound interface.

@@ -468,3 +468,17 @@ def test_both_families_of_addresses_reach_a_wildcard(tmp_path: Path) -> None:
             assert client.info()["client_ip"] == "127.0.0.1"
         with RawClient("::1", server.port) as client:
             assert client.info()["client_ip"] == "::1"
+
+
+@pytest.mark.feature("1-052")
+def test_a_large_max_payload_is_warned_of_and_one_beyond_max_pending_refused(
+    tmp_path: Path,
+) -> None:
+    with ServerProcess(tmp_path, config="max_payload: 9MB") as server, server.connect() as client:
+        server.wait_log(r"\[WRN\] Maximum payloads over 8.00 MB are generally discouraged")
+        assert client.info()["max_payload"] == 9 * 1024 * 1024
+    path = tmp_path / "beyond.conf"
+    path.write_text("max_payload: 2MB\nmax_pending: 1MB\n")
+    refused = run("-p", "-1", "-c", str(path))
+    assert refused.returncode == 1
+    assert "max_payload (2097152) cannot be higher than max_pending (1048576)" in refused.stderr
