@@ -9,11 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from server.jetstream.api.answers import stream_info
 from server.jetstream.api.dispatch import Api
 from server.jetstream.commit import LocalCommit
 from server.jetstream.diskstores import DiskStores
 from server.jetstream.engine import Engine
+<<<<<<< HEAD
 from server.jetstream.ingest import Ingests
+=======
+from server.jetstream.stores import MemoryStores
+from server.jetstream.stream import OpenIngest, Stream
+>>>>>>> 22df413 (JetStream: monitoring pages, account limits, domains and leniency compared with the genuine server)
 from server.version import JETSTREAM_API_LEVEL
 
 if TYPE_CHECKING:
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
 MEMORY_SHARE = (3, 4)  # of the machine's, where nothing is configured
 STORE_FOLDER = "jetstream"
 UNITS = "KMGTPE"
+UINT64_MAX = 2**64 - 1
 
 
 class JetStream:
@@ -152,6 +159,48 @@ class JetStream:
             shown["strict"] = True
         return shown
 
+    def limits(self) -> dict[str, Any]:
+        """The server's limits that are configured."""
+        options = self.engine.options
+        shown = {
+            "max_request_batch": options.max_request_batch,
+            "max_ack_pending": options.max_ack_pending,
+            "max_ha_assets": options.max_ha_assets,
+            "duplicate_window": options.max_duplicate_window_ns,
+        }
+        return {key: value for key, value in shown.items() if value}
+
+    def account_names(self) -> list[str]:
+        return sorted(self.engine.accounts)
+
+    def stream_names(self, account: str) -> set[str] | None:
+        owner = self.engine.accounts.get(account)
+        return set(owner.streams) if owner is not None else None
+
+    def account_detail(
+        self, name: str, with_streams: bool, with_config: bool
+    ) -> dict[str, Any] | None:
+        owner = self.engine.accounts.get(name)
+        if owner is None:
+            return None
+        detail: dict[str, Any] = {
+            "name": name,
+            "id": name,
+            "memory": owner.used_bytes("memory"),
+            "storage": owner.used_bytes("file"),
+            # What the account may use; no limit shows as the largest number, as with the reference.
+            "reserved_memory": owner.limits.max_memory_bytes & UINT64_MAX,
+            "reserved_storage": owner.limits.max_store_bytes & UINT64_MAX,
+            "accounts": 0,
+            "ha_assets": 0,
+            "api": {"level": 0, "total": owner.api.total, "errors": owner.api.errors},
+        }
+        if with_streams and owner.streams:
+            detail["stream_detail"] = [
+                stream_detail(stream, with_config) for stream in owner.matching("")
+            ]
+        return detail
+
     def totals(self) -> dict[str, int]:
         """Streams, consumers, messages and bytes of the server."""
         streams = list(self.engine.streams())
@@ -163,6 +212,26 @@ class JetStream:
         }
 
 
+<<<<<<< HEAD
+=======
+def stream_detail(stream: Stream, with_config: bool) -> dict[str, Any]:
+    info = stream_info(stream, with_cluster=True, with_server=False)
+    shown: dict[str, Any] = {"name": stream.name}
+    for key in ("created", "cluster", "config", "state", "mirror", "sources"):
+        if key in info and (key != "config" or with_config):
+            shown[key] = info[key]
+    return shown
+
+
+def ingest_opener() -> OpenIngest | None:
+    """What hears a stream's subjects, when this build has it."""
+    if importlib.util.find_spec("server.jetstream._ingest") is None:
+        return None
+    opener: OpenIngest = importlib.import_module("server.jetstream._ingest").StreamSink
+    return opener
+
+
+>>>>>>> 22df413 (JetStream: monitoring pages, account limits, domains and leniency compared with the genuine server)
 def store_directory(options: JetStreamOptions) -> str:
     base = options.store_dir or str(Path(tempfile.gettempdir()) / "martlet")
     return str(Path(base) / STORE_FOLDER)

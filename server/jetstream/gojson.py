@@ -18,7 +18,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, ge
 
 import msgspec
 
-from server.jetstream.goscan import JsonError, scan
+from server.jetstream.goscan import END, JsonError, Scanner, scan, skip_blanks, wrong
 from server.jetstream.gotime import TimeError, normal_time
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -238,6 +238,22 @@ def decode(struct: type[T], body: bytes, go: str, strict: bool = True) -> T:
             raise JsonError(mistakes[0])
     return result
 
+
+def decode_one(struct: type[T], body: bytes, go: str) -> T:
+    """As `decode`, where unknown keys are never refused: exactly one value, no offsets told."""
+    start = skip_blanks(body, 0)
+    try:
+        end = skip_blanks(body, Scanner(body).value(start))
+        if end < len(body):
+            raise wrong(body, end, "after top-level value")
+    except JsonError as error:
+        text = OFFSET.sub("", str(error))
+        raise JsonError(END_OF_INPUT if text == END else text) from error
+    return decode(struct, body, go, strict=False)
+
+
+OFFSET = re.compile(r" at offset \d+$")
+END_OF_INPUT = "unexpected end of JSON input"
 
 RAW = msgspec.json.Decoder(float_hook=Fraction)
 

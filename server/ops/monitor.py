@@ -15,6 +15,7 @@ from server.net.http import Request, Response
 from server.ops import arguments, metrics, pages
 from server.ops.arguments import BadArgument
 from server.ops.connz import STATES, ConnzOptions, connz
+from server.ops.jsz import jsz, missing_stream
 from server.ops.pages import SubszOptions
 from server.ops.usage import CpuMeter
 from server.ops.varz import varz
@@ -60,7 +61,7 @@ class Monitor:
             "/routez": lambda query: self._json(pages.routez(view)),
             "/gatewayz": lambda query: self._json(pages.gatewayz(view)),
             "/leafz": lambda query: self._json(pages.leafz(view)),
-            "/jsz": lambda query: self._json(pages.jsz(view)),
+            "/jsz": lambda query: self._json(jsz(view, query)),
             "/healthz": self._healthz,
             "/ipqueuesz": lambda query: self._json({}),
             "/raftz": lambda query: Response(b"No Raft nodes registered", 404),
@@ -147,7 +148,10 @@ class Monitor:
         for name in ("js-enabled", "js-enabled-only", "js-server-only", "js-meta-only"):
             arguments.boolean(query, name)
         status, page = pages.healthz(
-            self._view, health_query_error(query), arguments.boolean(query, "details")
+            self._view,
+            health_query_error(query),
+            arguments.boolean(query, "details"),
+            missing_stream(self._view, query),
         )
         if status != 200:
             self._warn(f"Healthcheck failed: {page.get('error') or page['errors']}")

@@ -154,13 +154,21 @@ def data_statistics(msgs: int, size: int) -> dict[str, Any]:
     return {"msgs": msgs, "bytes": size, "gateways": none, "routes": none, "leafs": none}
 
 
-def healthz(view: ServerView, query_error: str, with_details: bool) -> tuple[int, dict[str, Any]]:
-    """Status and page. `query_error` is what is wrong with the question itself."""
+def healthz(
+    view: ServerView,
+    query_error: str,
+    with_details: bool,
+    missing: dict[str, str] | None = None,
+) -> tuple[int, dict[str, Any]]:
+    """Status and page. `query_error` is what is wrong with the question itself, `missing` what it
+    asks about and is not there."""
     if query_error:
         return 400, unhealthy(
             "error", [{"type": "BAD_REQUEST", "error": query_error}], with_details
         )
     errors = [dict(error) for error in view.health_errors()]
+    if missing is not None and not errors:
+        return 404, unhealthy("unavailable", [missing], with_details)
     if not errors:
         return 200, {"status": "ok"}
     if errors[0]["type"] == "CONNECTION":
@@ -185,19 +193,6 @@ def gatewayz(view: ServerView) -> dict[str, Any]:
 
 def leafz(view: ServerView) -> dict[str, Any]:
     return stamped(view) | {"leafnodes": 0, "leafs": []}
-
-
-def jsz(view: ServerView) -> dict[str, Any]:
-    """JetStream is off: every number is zero and the page says so."""
-    used = ("memory", "storage", "reserved_memory", "reserved_storage", "accounts", "ha_assets")
-    return {
-        **dict.fromkeys(used, 0),
-        "api": {"level": 0, "total": 0, "errors": 0},
-        **stamped(view),
-        "disabled": True,
-        "config": {"max_memory": 0, "max_storage": 0},
-        **dict.fromkeys(("streams", "consumers", "messages", "bytes", "total"), 0),
-    }
 
 
 def expvar() -> dict[str, Any]:

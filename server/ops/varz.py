@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from server.ops import timetext
+from server.ops.jsz import varz_part
 from server.ops.usage import CpuMeter, resident_bytes
 
 if TYPE_CHECKING:
@@ -93,7 +94,8 @@ def seconds(duration_ns: int) -> float:
 
 def later_rooms(view: ServerView) -> dict[str, Any]:
     """Blocks that scrapers expect to be there; empty while their room is not in use."""
-    return {key: {} for key in ("cluster", "gateway", "leaf", "mqtt", "websocket", "jetstream")}
+    later: dict[str, Any] = {key: {} for key in ("cluster", "gateway", "leaf", "mqtt", "websocket")}
+    return later | {"jetstream": varz_part(view.jetstream)}
 
 
 def usage(view: ServerView, now_ns: int, cpu: CpuMeter) -> dict[str, Any]:

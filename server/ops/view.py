@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from config.options import Options
     from server.core._broker import Broker
     from server.ops.closed import ClosedConnections
+
+
+class JetStreamView(Protocol):
+    """The numbers and names of JetStream; the dictionaries are parts of pages."""
+
+    def stats(self) -> dict[str, Any]: ...
+    def config(self) -> dict[str, Any]: ...
+    def limits(self) -> dict[str, Any]: ...
+    def totals(self) -> dict[str, int]: ...
+    def account_names(self) -> list[str]: ...
+    def account_detail(
+        self, name: str, with_streams: bool, with_config: bool
+    ) -> dict[str, Any] | None: ...
+    def stream_names(self, account: str) -> set[str] | None:
+        """None when the account has no JetStream."""
 
 
 class ServerView(Protocol):
@@ -28,6 +43,10 @@ class ServerView(Protocol):
 
     start_wall_ns: int
     config_loaded_wall_ns: int
+
+    @property
+    def jetstream(self) -> JetStreamView | None:
+        """None when it is off."""
 
     @property
     def tls_not_after(self) -> str:

@@ -20,6 +20,7 @@ NOW_NS = 1_700_000_000 * SECOND_NS
 
 
 class View:
+    jetstream = None
     """A server that has just started, with `Broker`'s own hooks but the closed ring."""
 
     server_id = "NSERVER"

@@ -71,7 +71,7 @@ ENDPOINTS: Final = (
     Endpoint(("CONSUMER", "INFO"), 2, "consumer_info_response", missing),
     Endpoint(("CONSUMER", "DELETE"), 2, "consumer_delete_response", missing),
     Endpoint(("CONSUMER", "PAUSE"), 2, "consumer_pause_response", pause, on_error=NOT_PAUSED),
-    Endpoint(("CONSUMER", "UNPIN"), 2, "consumer_unpin_response", unpin),
+    Endpoint(("CONSUMER", "UNPIN"), 2, "consumer_unpin_response", unpin, body_first=True),
     Endpoint(
         ("CONSUMER", "LEADER", "STEPDOWN"),
         2,

@@ -18,7 +18,7 @@ from server.version import JETSTREAM_API_LEVEL
 
 PREFIX: Final = "$JS.API."
 TYPE_PREFIX: Final = "io.nats.jetstream.api.v1."
-NO_RESPONDERS: Final = b"NATS/1.0 503\r\n\r\n"
+NO_RESPONDERS: Final = b"NATS/1.0 503\r\nNats-Subject: %s\r\n\r\n"
 
 # Not `$JS.API.>`: who asks a stream or consumer directly that is not there gets "no responders".
 HEARD: Final = (
@@ -86,7 +86,7 @@ class Api:
             tail = subject.removeprefix(prefix)
             target = tail if tail.startswith(("$KV.", "$OBJ.")) else PREFIX + tail
             if not account.publish(target, reply, headers, body) and reply:
-                account.publish(reply, headers=NO_RESPONDERS)
+                account.publish(reply, headers=NO_RESPONDERS % target.encode())
 
         return [account.subscribe(prefix + tail, hear) for tail in HEARD] + [
             account.subscribe(prefix + tail, pass_on) for tail in PASSED_ON
@@ -136,7 +136,7 @@ class Api:
         try:
             if not endpoint.clustered:
                 check_level(request)
-                if known and request.owner is None:
+                if known and request.owner is None and not endpoint.body_first:
                     raise errors.NOT_ENABLED_FOR_ACCOUNT()
             return False, kind | endpoint.handler(request)
         except ApiError as error:

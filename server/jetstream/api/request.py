@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Struct)
 Answer = dict[str, Any]
-WHERE: Final = re.compile(r" at offset \d+$")
 LEVEL_HEADER: Final = b"Nats-Required-Api-Level"
 
 
@@ -47,19 +45,18 @@ class Request:
 
     def decode(self, struct: type[T], go: str) -> T:
         try:
-            strict = self.engine.options.strict
-            return gojson.decode(struct, self.body, go, strict)
+            return gojson.decode(struct, self.body, go)
         except JsonError as error:
+            if not self.engine.options.strict:
+                return self.decode_loosely(struct, go)
             raise errors.INVALID_JSON(err=error) from error
 
     def decode_loosely(self, struct: type[T], go: str) -> T:
-        """For the few bodies whose unknown keys are never refused; they must hold one value."""
-        if not self.body:
-            raise errors.INVALID_JSON(err="unexpected end of JSON input")
+        """For bodies whose unknown keys are never refused."""
         try:
-            return gojson.decode(struct, self.body, go, strict=False)
+            return gojson.decode_one(struct, self.body, go)
         except JsonError as error:
-            raise errors.INVALID_JSON(err=WHERE.sub("", str(error))) from error
+            raise errors.INVALID_JSON(err=error) from error
 
     def optional(self, struct: type[T], go: str) -> T:
         """The body if there is one: only its first character decides."""
@@ -97,6 +94,8 @@ class Endpoint:
     clustered: bool = False
     # Success is neither counted nor told to auditors.
     silent: bool = False
+    # The body is judged before it matters whether the account has JetStream.
+    body_first: bool = False
     more_names: bool = False  # further tokens may follow
 
 

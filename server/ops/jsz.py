@@ -1,0 +1,90 @@
+"""The jsz page, the JetStream part of varz, and what healthz asks of streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from server.ops import arguments, timetext
+
+if TYPE_CHECKING:
+    from server.ops.view import JetStreamView, ServerView
+
+PAGE_ROWS: Final = 1024
+NOTHING_USED: Final = (
+    "memory",
+    "storage",
+    "reserved_memory",
+    "reserved_storage",
+    "accounts",
+    "ha_assets",
+)
+
+
+def jsz(view: ServerView, query: Mapping[str, str]) -> dict[str, Any]:
+    offset, limit = arguments.integer(query, "offset"), arguments.integer(query, "limit")
+    wanted = {
+        name: arguments.boolean(query, name)
+        for name in ("accounts", "streams", "consumers", "config", "leader-only", "raft")
+    }
+    now = {"server_id": view.server_id, "now": timetext.rfc3339(view.wall_ns())}
+    jetstream = view.jetstream
+    if jetstream is None:
+        return disabled(now)
+    page = {**jetstream.stats(), **now, "config": jetstream.config(), "limits": jetstream.limits()}
+    page |= jetstream.totals()
+    names = [query["acc"]] if query.get("acc") else []
+    if not names and (wanted["accounts"] or wanted["streams"] or wanted["consumers"]):
+        names = jetstream.account_names()[max(offset, 0) :][: limit or PAGE_ROWS]
+    with_streams = wanted["streams"] or wanted["consumers"]
+    found = [jetstream.account_detail(name, with_streams, wanted["config"]) for name in names]
+    details = [detail for detail in found if detail is not None]
+    if details:
+        page["account_details"] = details
+    page["total"] = len(jetstream.account_names())
+    return page
+
+
+def disabled(now: dict[str, Any]) -> dict[str, Any]:
+    """JetStream is off: every number is zero and the page says so."""
+    return {
+        **dict.fromkeys(NOTHING_USED, 0),
+        "api": {"level": 0, "total": 0, "errors": 0},
+        **now,
+        "disabled": True,
+        "config": {"max_memory": 0, "max_storage": 0},
+        **dict.fromkeys(("streams", "consumers", "messages", "bytes", "total"), 0),
+    }
+
+
+def varz_part(jetstream: JetStreamView | None) -> dict[str, Any]:
+    if jetstream is None:
+        return {}
+    return {
+        "config": jetstream.config(),
+        "stats": jetstream.stats(),
+        "limits": jetstream.limits(),
+    }
+
+
+def missing_stream(view: ServerView, query: Mapping[str, str]) -> dict[str, str] | None:
+    """What healthz says when the account, stream or consumer it is asked about is not there."""
+    account, stream = query.get("account", ""), query.get("stream", "")
+    if view.jetstream is None or not account:
+        return None
+    known = view.jetstream.stream_names(account)
+    if known is None:
+        text = f'JetStream account "{account}" not found'
+        return {"type": "ACCOUNT", "account": account, "error": text}
+    if stream and stream not in known:
+        text = f'JetStream stream "{stream}" not found on account "{account}"'
+        return {"type": "STREAM", "account": account, "stream": stream, "error": text}
+    consumer = query.get("consumer", "")
+    if consumer:
+        text = (
+            f'JetStream consumer "{consumer}" not found for stream "{stream}" on account '
+            f'"{account}"'
+        )
+        where = {"account": account, "stream": stream, "consumer": consumer}
+        return {"type": "CONSUMER", **where, "error": text}
+    return None
