@@ -14,12 +14,8 @@ from server.jetstream.api.dispatch import Api
 from server.jetstream.commit import LocalCommit
 from server.jetstream.diskstores import DiskStores
 from server.jetstream.engine import Engine
-<<<<<<< HEAD
 from server.jetstream.ingest import Ingests
-=======
-from server.jetstream.stores import MemoryStores
-from server.jetstream.stream import OpenIngest, Stream
->>>>>>> 22df413 (JetStream: monitoring pages, account limits, domains and leniency compared with the genuine server)
+from server.jetstream.stream import Stream
 from server.version import JETSTREAM_API_LEVEL
 
 if TYPE_CHECKING:
@@ -212,8 +208,6 @@ class JetStream:
         }
 
 
-<<<<<<< HEAD
-=======
 def stream_detail(stream: Stream, with_config: bool) -> dict[str, Any]:
     info = stream_info(stream, with_cluster=True, with_server=False)
     shown: dict[str, Any] = {"name": stream.name}
@@ -223,15 +217,6 @@ def stream_detail(stream: Stream, with_config: bool) -> dict[str, Any]:
     return shown
 
 
-def ingest_opener() -> OpenIngest | None:
-    """What hears a stream's subjects, when this build has it."""
-    if importlib.util.find_spec("server.jetstream._ingest") is None:
-        return None
-    opener: OpenIngest = importlib.import_module("server.jetstream._ingest").StreamSink
-    return opener
-
-
->>>>>>> 22df413 (JetStream: monitoring pages, account limits, domains and leniency compared with the genuine server)
 def store_directory(options: JetStreamOptions) -> str:
     base = options.store_dir or str(Path(tempfile.gettempdir()) / "martlet")
     return str(Path(base) / STORE_FOLDER)
