@@ -15,7 +15,7 @@ LONG_FILES = {
     "server/core/_client.pyx": 650,
     "server/core/_sublist.pyx": 790,
     "storage/_blockhome.pyx": 1340,
-    "storage/_index.pyx": 900,
+    "storage/_index.pyx": 980,
     "storage/_store.pyx": 900,
 }
 LONG_FUNCTIONS = {
