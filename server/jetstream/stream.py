@@ -16,6 +16,7 @@ from server.jetstream.config import StreamConfig
 from storage.ports import Discard, StoredMessage, StoreLimits, StreamState, StreamStore
 
 if TYPE_CHECKING:
+    from server.jetstream.consumer import Consumer
     from server.jetstream.engine import Engine
 
 
@@ -77,7 +78,7 @@ class Stream:
         self.store = store
         self.created_ns = created_ns
         self.closed = False
-        self.consumer_count = 0
+        self.consumers: dict[str, Consumer] = {}
         self._starts_at = config.first_seq
         self.durable_seq = store.state().last_seq
         self.transform = input_transform(config, engine.random_below)
@@ -89,6 +90,10 @@ class Stream:
     @property
     def name(self) -> str:
         return self.config.name
+
+    @property
+    def consumer_count(self) -> int:
+        return len(self.consumers)
 
     def start(self) -> None:
         """Hear the stream's subjects."""
