@@ -23,12 +23,25 @@ class Advisories:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._held: list[tuple[Account, str, str, dict[str, Any]]] | None = None
 
     def event_id(self) -> str:
         raw = self._engine.random.token_bytes(ID_LENGTH)
         return "".join(ID_DIGITS[byte % len(ID_DIGITS)] for byte in raw)
 
+    def hold(self) -> None:
+        """Keep events back until `release`: an answer tells of the time before they are stored."""
+        self._held = []
+
+    def release(self) -> None:
+        held, self._held = self._held or [], None
+        for event in held:
+            self.send(*event)
+
     def send(self, account: Account, subject: str, kind: str, body: dict[str, Any]) -> None:
+        if self._held is not None:
+            self._held.append((account, subject, kind, body))
+            return
         if not account.has_interest(subject):
             return
         event = {

@@ -162,7 +162,10 @@ class Stream:
         )
 
     def purge(self, filters: str, seq: int, keep: int) -> int:
-        purged = self.store.purge(filters or None, seq, keep)
+        if seq > self.store.last_seq and not filters and not keep:
+            purged = self.store.compact(seq)
+        else:
+            purged = self.store.purge(filters or None, seq, keep)
         self._removed()
         return purged
 

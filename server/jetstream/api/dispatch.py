@@ -107,13 +107,21 @@ class Api:
             return
         owner = self._engine.accounts.get(account.name)
         request = Request(self._engine, account, owner, subject, names, reply, headers, body)
+        self._engine.advisories.hold()
+        try:
+            self._respond(endpoint, request, is_system)
+        finally:
+            self._engine.advisories.release()
+
+    def _respond(self, endpoint: Endpoint, request: Request, is_system: bool) -> None:
         failed, answer = self._handle(endpoint, request, is_system)
         text = encode(answer)
         self._count(request, endpoint, failed)
-        if reply:
-            account.publish(reply, payload=text)
+        account = request.account
+        if request.reply:
+            account.publish(request.reply, payload=text)
         if failed or not endpoint.silent:
-            self._engine.advisories.api_audit(account, subject, body, text)
+            self._engine.advisories.api_audit(account, request.subject, request.body, text)
 
     def _find(self, subject: str, is_system: bool) -> tuple[Endpoint | None, list[str]]:
         tokens = subject.removeprefix(PREFIX).split(".")

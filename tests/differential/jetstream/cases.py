@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from tests.differential.jetstream.play import Ask, Case, Publish
@@ -761,6 +762,38 @@ def plain_cases() -> Iterator[Case]:
         for verb in ("INFO", "DELETE", "PAUSE", "UNPIN"):
             yield Case(f"consumer {verb} {at}", (create(), Ask(f"CONSUMER.{verb}.S.C", body)))
     yield Case("unpin with a group", (create(), Ask("CONSUMER.UNPIN.S.C", {"group": "g"})))
+
+
+def on_file(case: Case) -> Case:
+    """The same with streams on disk."""
+    steps = (
+        replace(step, body={**step.body, "storage": "file"})
+        if isinstance(step, Ask) and isinstance(step.body, dict) and "storage" in step.body
+        else step
+        for step in case.steps
+    )
+    return Case(f"{case.name}, on file", tuple(steps))
+
+
+# What the kind of storage may matter to.
+FILE_KEYS = ("compression", "persist_mode", "first_seq", "max_bytes", "max_msgs", "max_age")
+
+
+def file_cases() -> Iterator[Case]:
+    for case in stored_cases():
+        yield on_file(case)
+    for key in FILE_KEYS:
+        for at, value in enumerate(VALUES[key]):
+            yield on_file(made(f"create {key} {at}", {key: value}))
+    for name, (before, after) in UPDATES.items():
+        yield on_file(Case(f"update {name}", (create(**before), update(**after), info())))
+    for name in ("async in memory", "everything that needs levels", "mirror", "sources"):
+        yield on_file(made(f"create {name}", TOGETHER[name]))
+    default = Ask("STREAM.CREATE.S", {"name": "S"})
+    yield Case("storage is file by default", (default, create(), default))
+    for more in ({"allow_atomic": True}, {"num_replicas": 3}, {"compression": "s2"}):
+        asked = config(storage="file", persist_mode="async", **more)
+        yield Case(f"async {more}", (Ask("STREAM.CREATE.S", asked), info()))
 
 
 def stored_cases() -> Iterator[Case]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from tests.differential.jetstream.play import Case, play
 from tests.e2e.server import MARTLET, NATS_SERVER, ServerProcess
 
 KNOWN = Path(__file__).with_name("known_differences.tsv")
-HAS_INGEST = importlib.util.find_spec("server.jetstream._ingest") is not None
 Pair = tuple[Client, Client]
 
 
@@ -75,11 +73,16 @@ def test_requests(pair: Pair, case: Case) -> None:
     compare(pair, case)
 
 
-@pytest.mark.skipif(not HAS_INGEST, reason="this build has no ingest")
 @pytest.mark.feature(
     "1.026", "1.032", "1.035", "1.036", "1.037", "1.038", "2.021", "2.046", "2.060"
 )
 @pytest.mark.feature("2.064", "2.065", "4.001", "4.002", "4.003", "4.004", "4.005")
 @pytest.mark.parametrize("case", named(cases.stored_cases()))
 def test_messages(pair: Pair, case: Case) -> None:
+    compare(pair, case)
+
+
+@pytest.mark.feature("2.007", "2.030")
+@pytest.mark.parametrize("case", named(cases.file_cases()))
+def test_streams_on_file(pair: Pair, case: Case) -> None:
     compare(pair, case)

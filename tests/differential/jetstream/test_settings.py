@@ -245,4 +245,7 @@ def page_of(server: ServerProcess, page: str) -> tuple[int, Any]:
         content.pop("config", None)
         for key in ("server_id", "now"):
             content.pop(key, None)
+        for account in content.get("account_details", ()):
+            # The reference walks its streams in no order.
+            account.get("stream_detail", []).sort(key=lambda stream: stream["name"])
     return status, masked(content)
