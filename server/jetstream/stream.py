@@ -163,7 +163,9 @@ class Stream:
 
     def purge(self, filters: str, seq: int, keep: int) -> int:
         if seq > self.store.last_seq and not filters and not keep:
+            # Beyond the end: the stream goes on from there, and nothing is left to wait for.
             purged = self.store.compact(seq)
+            self.durable_seq = max(self.durable_seq, seq - 1)
         else:
             purged = self.store.purge(filters or None, seq, keep)
         self._removed()
