@@ -105,7 +105,9 @@ class JetStream:
 
     def tick(self) -> None:
         """What is due: ages, batches, schedules; the sync of a lazy directory."""
-        self.ingests.timers.run(self._clock.wall_ns())
+        now_ns = self._clock.wall_ns()
+        self.ingests.timers.run(now_ns)
+        self.engine.timers.run(now_ns)
         interval_ns = self.engine.options.sync_interval_ns
         now_ns = self._clock.monotonic_ns()
         if not self.stores.directory.durable and now_ns - self._synced_ns >= interval_ns:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from server.core._account import Account
 from server.jetstream.gojson import encode
-from server.jetstream.gotime import time_text
+from server.jetstream.gotime import shown_time, time_text
 
 if TYPE_CHECKING:
+    from server.jetstream.consumer import Consumer
     from server.jetstream.engine import Engine
     from server.jetstream.stream import Stream
 
@@ -58,6 +59,41 @@ class Advisories:
         subject = f"{PREFIX}.STREAM.{what}.{stream.name}"
         body = {"stream": stream.name, "action": action}
         self.send(stream.account, subject, "stream_action", body)
+
+    def consumer_action(self, consumer: Consumer, what: str, action: str) -> None:
+        body = {"stream": consumer.stream.name, "consumer": consumer.name, "action": action}
+        self._about(consumer, what, "consumer_action", body)
+
+    def consumer_pause(self, consumer: Consumer) -> None:
+        until_ns = consumer.config.pause_until_ns
+        body = {
+            "stream": consumer.stream.name,
+            "consumer": consumer.name,
+            "paused": self._engine.now_ns() < until_ns,
+            "pause_until": shown_time(until_ns),
+        }
+        self._about(consumer, "PAUSE", "consumer_pause", body)
+
+    def consumer_pinned(self, consumer: Consumer, group: str, client_id: str) -> None:
+        body = self._of_group(consumer, group) | {"pinned_id": client_id}
+        self._about(consumer, "PINNED", "consumer_group_pinned", body)
+
+    def consumer_unpinned(self, consumer: Consumer, group: str, reason: str) -> None:
+        """`reason` is "admin" or "timeout"."""
+        body = self._of_group(consumer, group) | {"reason": reason}
+        self._about(consumer, "UNPINNED", "consumer_group_unpinned", body)
+
+    def _of_group(self, consumer: Consumer, group: str) -> dict[str, Any]:
+        return {
+            "account": consumer.stream.account.name,
+            "stream": consumer.stream.name,
+            "consumer": consumer.name,
+            "group": group,
+        }
+
+    def _about(self, consumer: Consumer, what: str, kind: str, body: dict[str, Any]) -> None:
+        subject = f"{PREFIX}.CONSUMER.{what}.{consumer.stream.name}.{consumer.name}"
+        self.send(consumer.stream.account, subject, kind, body)
 
     def api_audit(self, account: Account, subject: str, request: bytes, response: bytes) -> None:
         about = f"{PREFIX}.API"

@@ -49,9 +49,7 @@ class ConsumerInfo:
 class Consumer:
     """`config` has been checked; `stream.consumers[name]` is this object while it lives."""
 
-    def __init__(
-        self, stream: Stream, config: ConsumerConfig, name: str, created_ns: int
-    ) -> None:
+    def __init__(self, stream: Stream, config: ConsumerConfig, name: str, created_ns: int) -> None:
         self.stream = stream
         self.config = config
         self.name = name
@@ -88,12 +86,17 @@ class Consumer:
         config = self.config
         return config.is_push and self.stream.account.has_interest(config.deliver_subject)
 
+    def last_used_ns(self, now_ns: int) -> int:
+        """When it was last of use: a pull, an ack, interest; `now_ns` while somebody listens or
+        waits. Acks that may still come count until their ack wait is over."""
+        return now_ns if self.is_active else self.created_ns
+
     def update(self, config: ConsumerConfig) -> None:
         """Live with another configuration; it was checked and kept, `pause_until` as well."""
         self.config = config
 
     def pause_until(self, until_ns: int) -> None:
-        """The pause of the configuration changed: nothing is delivered before `until_ns`; 0: go on."""
+        """The configured pause changed: deliver nothing before `until_ns`; 0: go on."""
 
     def reset(self, seq: int) -> int:
         """Deliver from `seq` on (0: from behind the ack floor), forget what is pending; the
@@ -128,9 +131,17 @@ def starting_seq(stream: Stream, config: ConsumerConfig) -> int:
             latest = stream.store.multi_last(filters)
             seq = latest[0] if latest else last
         case "by_start_time":
-            seq = stream.store.first_seq_from_time(time_ns(config.opt_start_time or ""))
+            seq = seq_of_time(stream, config, last)
         case _:
             seq = last + 1
     if first == 0:
         return 1
     return max(min(seq, last + 1), first)
+
+
+def seq_of_time(stream: Stream, config: ConsumerConfig, last: int) -> int:
+    """The first message of the start time or later; with filters the first they let through,
+    unless that is the stream's last one."""
+    seq = stream.store.first_seq_from_time(time_ns(config.opt_start_time or ""))
+    heard = stream.store.load_next(seq, config.filters) if config.filters else None
+    return heard.seq if heard is not None and seq < heard.seq < last else seq

@@ -134,9 +134,7 @@ class CreateConsumerRequest(Struct):
 
 
 # Answers show these also when they are empty; every other key only when it says something.
-ALWAYS_SHOWN: Final = frozenset(
-    {"deliver_policy", "ack_policy", "replay_policy", "num_replicas"}
-)
+ALWAYS_SHOWN: Final = frozenset({"deliver_policy", "ack_policy", "replay_policy", "num_replicas"})
 CONFIG_KEYS: Final = tuple(each.name for each in fields(ConsumerConfig))
 
 

@@ -10,6 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from server.jetstream.config import StreamConfig
+from server.jetstream.consumer_config import ConsumerConfig
+from server.jetstream.consumerbook import ConsumerBook, KeptConsumer
 from server.jetstream.stores import Recovered, StoreUnavailable
 from server.jetstream.stream import store_limits
 from storage._directory import DataDirectory, StoreDown
@@ -21,6 +23,7 @@ from storage.ports import StoreLimits, StreamStore
 
 Settings = dict[str, Any]
 MEMORY_FOLDER: Final = "memory"
+CONSUMERS_FILE: Final = "consumers.jsonl"
 
 
 def settings_of(account: str, config: StreamConfig, created_ns: int) -> Settings:
@@ -47,6 +50,7 @@ class DiskStores:
         self._memory = path / MEMORY_FOLDER
         self._memory.mkdir(exist_ok=True)
         self._files = FileStores(path / "data", limits_of, durable=durable)
+        self._consumers = ConsumerBook(path / CONSUMERS_FILE, durable=durable)
 
     @property
     def directory(self) -> DataDirectory:
@@ -88,7 +92,21 @@ class DiskStores:
         yield from self._recover_memory()
 
     def close(self) -> None:
+        self._consumers.close()
         self._files.close()
+
+    # Consumers
+
+    def save_consumer(
+        self, account: str, stream: str, name: str, config: ConsumerConfig, created_ns: int
+    ) -> None:
+        self._consumers.save(account, stream, name, config, created_ns)
+
+    def remove_consumers(self, account: str, stream: str, names: Iterable[str]) -> None:
+        self._consumers.remove(account, stream, names)
+
+    def consumers(self, account: str, stream: str) -> Iterable[KeptConsumer]:
+        return self._consumers.of_stream(account, stream)
 
     # Streams in memory come back empty
 

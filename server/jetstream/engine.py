@@ -10,12 +10,13 @@ from server.clock import Clock, Random
 from server.core._account import Account
 from server.core._broker import Broker
 from server.core.subject import overlaps
-from server.jetstream import errors, validate
+from server.jetstream import consumers, errors, validate
 from server.jetstream.advisory import Advisories
 from server.jetstream.apierror import ApiError
 from server.jetstream.config import StreamConfig, adopt_required_level
 from server.jetstream.stores import Stores, StoreUnavailable
 from server.jetstream.stream import OpenIngest, Stream
+from server.jetstream.timers import Timers
 
 UNLIMITED = AccountJetStreamOptions()
 
@@ -95,6 +96,7 @@ class Engine:
         self.warn = warn
         self.accounts: dict[str, JetStreamAccount] = {}
         self.api = ApiCounts()
+        self.timers = Timers()
         self._open_ingest = open_ingest
         self.apply(options)
         self.advisories = Advisories(self)
@@ -114,6 +116,8 @@ class Engine:
                 known.limits = limits
         for name in [name for name in self.accounts if name not in wanted]:
             for stream in self.accounts.pop(name).streams.values():
+                for consumer in stream.consumers.values():
+                    consumer.stop("shutdown")
                 stream.close()
 
     def recover(self) -> None:
@@ -131,6 +135,7 @@ class Engine:
             )
             owner.streams[stream.name] = stream
             stream.start()
+            consumers.recover(self, stream)
 
     def random_below(self, bound: int) -> int:
         return self.random.below(bound)
@@ -199,6 +204,7 @@ class Engine:
         self.advisories.stream_action(stream, "UPDATED", "modify")
 
     def delete(self, owner: JetStreamAccount, stream: Stream) -> None:
+        consumers.delete_all(self, stream)
         stream.close()
         del owner.streams[stream.name]
         self.stores.remove(owner.name, stream.config, stream.store)
@@ -206,6 +212,8 @@ class Engine:
 
     def close(self) -> None:
         for stream in self.streams():
+            for consumer in stream.consumers.values():
+                consumer.stop("shutdown")
             stream.close()
 
     # Limits

@@ -148,6 +148,8 @@ class ListOf(Kind):
         return taken
 
     def empty(self) -> Any:
+        if isinstance(self.item, Whole):
+            return 0
         return "" if isinstance(self.item, Text) else None
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from server.jetstream.config import StreamConfig
+from server.jetstream.consumer_config import ConsumerConfig
+from server.jetstream.consumerbook import KeptConsumer
 from server.jetstream.stream import store_limits
 from storage.memstore import open_memory_store
 from storage.ports import StreamStore
@@ -33,6 +35,11 @@ class Stores(Protocol):
     def save(self, account: str, config: StreamConfig, created_ns: int) -> None: ...
     def remove(self, account: str, config: StreamConfig, store: StreamStore) -> None: ...
     def recover(self) -> Iterable[Recovered]: ...
+    def save_consumer(
+        self, account: str, stream: str, name: str, config: ConsumerConfig, created_ns: int
+    ) -> None: ...
+    def remove_consumers(self, account: str, stream: str, names: Iterable[str]) -> None: ...
+    def consumers(self, account: str, stream: str) -> Iterable[KeptConsumer]: ...
 
 
 class MemoryStores:
@@ -52,4 +59,15 @@ class MemoryStores:
         """The messages go with the last reference."""
 
     def recover(self) -> Iterable[Recovered]:
+        return ()
+
+    def save_consumer(
+        self, account: str, stream: str, name: str, config: ConsumerConfig, created_ns: int
+    ) -> None:
+        """Nothing outlives the process."""
+
+    def remove_consumers(self, account: str, stream: str, names: Iterable[str]) -> None:
+        """Nothing was kept."""
+
+    def consumers(self, account: str, stream: str) -> Iterable[KeptConsumer]:
         return ()

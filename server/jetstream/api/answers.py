@@ -11,6 +11,8 @@ from server.jetstream.config import (
     shown_config,
     shown_source,
 )
+from server.jetstream.consumer import Consumer, PriorityGroupState, SequencePair
+from server.jetstream.consumer_config import shown_config as shown_consumer_config
 from server.jetstream.engine import Engine, JetStreamAccount
 from server.jetstream.gotime import shown_time, time_text
 from server.jetstream.stream import Stream
@@ -50,6 +52,52 @@ def stream_info(
         info["sources"] = [origin_info(source) for source in config.sources]
     info["ts"] = time_text(engine.now_ns())
     return info
+
+
+def consumer_info(consumer: Consumer, *, with_server: bool = True) -> dict[str, Any]:
+    stream, info = consumer.stream, consumer.info()
+    now_ns = stream.engine.now_ns()
+    shown: dict[str, Any] = {
+        "stream_name": stream.name,
+        "name": consumer.name,
+        "created": time_text(consumer.created_ns),
+        "config": shown_consumer_config(consumer.config, SERVER_METADATA if with_server else None),
+        "delivered": sequence_pair(info.delivered),
+        "ack_floor": sequence_pair(info.ack_floor),
+        "num_ack_pending": info.num_ack_pending,
+        "num_redelivered": 0 if consumer.config.max_deliver == 1 else info.num_redelivered,
+        "num_waiting": info.num_waiting,
+        "num_pending": info.num_pending,
+    }
+    if info.push_bound:
+        shown["push_bound"] = True
+    shown |= pause_state(consumer.config.pause_until_ns, now_ns)
+    shown["ts"] = time_text(now_ns)
+    if info.priority_groups:
+        shown["priority_groups"] = [group_state(group) for group in info.priority_groups]
+    return shown
+
+
+def pause_state(until_ns: int, now_ns: int) -> dict[str, Any]:
+    """How long a consumer is paused yet; nothing when it is not."""
+    if until_ns <= now_ns:
+        return {}
+    return {"paused": True, "pause_remaining": until_ns - now_ns}
+
+
+def sequence_pair(pair: SequencePair) -> dict[str, Any]:
+    shown: dict[str, Any] = {"consumer_seq": pair.consumer_seq, "stream_seq": pair.stream_seq}
+    if pair.last_active_ns:
+        shown["last_active"] = time_text(pair.last_active_ns)
+    return shown
+
+
+def group_state(state: PriorityGroupState) -> dict[str, Any]:
+    shown: dict[str, Any] = {"group": state.group}
+    if state.pinned_client_id:
+        shown["pinned_client_id"] = state.pinned_client_id
+    shown["pinned_ts"] = shown_time(state.pinned_ns)
+    return shown
 
 
 def stream_state(stream: Stream, details: bool) -> dict[str, Any]:

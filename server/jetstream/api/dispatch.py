@@ -10,7 +10,7 @@ from typing import Final
 from server.core._account import Account, PySub
 from server.jetstream import errors
 from server.jetstream.api import consumers, messages, streams, system
-from server.jetstream.api.request import Answer, Endpoint, Request, needs_newer_level
+from server.jetstream.api.request import Answer, Endpoint, Request, Unanswered, needs_newer_level
 from server.jetstream.apierror import ApiError
 from server.jetstream.engine import Engine
 from server.jetstream.gojson import encode
@@ -110,16 +110,20 @@ class Api:
         self._engine.advisories.hold()
         try:
             self._respond(endpoint, request, is_system)
+        except Unanswered:
+            return
         finally:
             self._engine.advisories.release()
 
     def _respond(self, endpoint: Endpoint, request: Request, is_system: bool) -> None:
         failed, answer = self._handle(endpoint, request, is_system)
         text = encode(answer)
-        self._count(request, endpoint, failed)
         account = request.account
         if request.reply:
             account.publish(request.reply, payload=text)
+        if endpoint.unseen:
+            return
+        self._count(request, endpoint, failed)
         if failed or not endpoint.silent:
             self._engine.advisories.api_audit(account, request.subject, request.body, text)
 

@@ -15,6 +15,7 @@ from server.jetstream.gojson import FLAG, INT, TEXT, TEXTS, TIME, UINT64, Nested
 from server.jetstream.goscan import JsonError
 
 if TYPE_CHECKING:
+    from server.jetstream.consumer import Consumer
     from server.jetstream.engine import Engine, JetStreamAccount
     from server.jetstream.stream import Stream
 
@@ -70,11 +71,22 @@ class Request:
         if not gojson.is_empty(self.body):
             raise errors.NOT_EMPTY_REQUEST()
 
+    def consumer(self) -> Consumer:
+        """The consumer that the subject's two names tell."""
+        found = self.stream(self.names[0]).consumers.get(self.names[1])
+        if found is None:
+            raise errors.CONSUMER_NOT_FOUND()
+        return found
+
     def stream(self, name: str) -> Stream:
         found = self.jetstream.streams.get(name)
         if found is None:
             raise errors.STREAM_NOT_FOUND()
         return found
+
+
+class Unanswered(Exception):
+    """Nobody is there to answer: the requester hears nothing."""
 
 
 Handler = Callable[[Request], Answer]
@@ -96,6 +108,8 @@ class Endpoint:
     silent: bool = False
     # The body is judged before it matters whether the account has JetStream.
     body_first: bool = False
+    # Neither counted nor told to auditors, whatever comes of it.
+    unseen: bool = False
     more_names: bool = False  # further tokens may follow
 
 
@@ -170,6 +184,10 @@ class StepDownRequest(Struct):
 
 class UnpinRequest(Struct):
     group: Annotated[str, TEXT] = ""
+
+
+class ResetRequest(Struct):
+    seq: Annotated[int, UINT64] = 0
 
 
 class PauseRequest(Struct):

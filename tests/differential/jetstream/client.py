@@ -15,11 +15,17 @@ class Client:
         self._socket.settimeout(ANSWER_S)
         self._file = self._socket.makefile("rb")
         self.info = json.loads(self._file.readline().removeprefix(b"INFO "))
-        options: dict[str, Any] = {"verbose": False, "headers": True, "no_responders": True}
+        options: dict[str, Any] = {
+            "verbose": False,
+            "pedantic": False,
+            "headers": True,
+            "no_responders": True,
+        }
         if user:
             options |= {"user": user, "pass": password}
         self._send(b"CONNECT " + json.dumps(options).encode() + b"\r\nSUB _R.> 1\r\n")
         self._asked = 0
+        self._unasked: list[tuple[str, bytes, bytes]] = []
         self.flush()
 
     def close(self) -> None:
@@ -50,6 +56,19 @@ class Client:
         self._send(b"PING\r\n")
         return list(iter(self._next, None))
 
+    def subscribe(self, subject: str, number: int) -> None:
+        self._send(f"SUB {subject} {number}\r\n".encode())
+
+    def unsubscribe(self, number: int) -> None:
+        self._send(f"UNSUB {number}\r\n".encode())
+
+    def settled(self) -> list[tuple[str, bytes, bytes]]:
+        """What came unasked: before an answer and before several PONGs after it."""
+        found, self._unasked = self._unasked, []
+        for _ in range(5):
+            found += self.flush()
+        return found
+
     def publish(self, subject: str, payload: bytes, headers: bytes = b"", reply: str = "") -> None:
         target = f"{subject} {reply}".strip()
         if headers:
@@ -67,3 +86,5 @@ class Client:
             message = self._next()
             if message is not None and message[0] == reply:
                 return message[1] or message[2]
+            if message is not None:
+                self._unasked.append(message)

@@ -11,7 +11,8 @@ from tests.differential.jetstream.client import Client
 
 API = "$JS.API."
 Json = Any
-TIMES = ("created", "ts", "first_ts", "last_ts", "time", "timestamp")
+TIMES = ("created", "ts", "first_ts", "last_ts", "time", "timestamp", "last_active")
+GENERATED = re.compile("[0-9A-Za-z]{8}")
 ZERO_TIME = "0001-01-01T00:00:00Z"
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z")
 
@@ -80,4 +81,8 @@ def masked(value: Json, key: str = "") -> Json:
         return "<version>"
     if key == "leader":
         return "<server>"
+    if key == "pause_remaining":
+        return "<remaining>" if isinstance(value, int) and value > 0 else value
+    if key == "name" and isinstance(value, str) and GENERATED.fullmatch(value):
+        return "<generated>"
     return value
