@@ -16,7 +16,7 @@ cdef enum:
     BLOCK_CUT = 16          # the row, not the footer, tells where it ends
     BLOCK_UNREADABLE = 32   # the file is missing or not ours; reported once
     BLOCK_GONE = 128        # in memory only: removed, its jobs may still be under way
-    BLOCK_CHECKED = 64      # in memory only: the footer was read and holds
+    BLOCK_REWRITING = 64    # in memory only: a compaction is under way
 
 
 # The file behind a block that is written to. Only the block thread touches fd and the list.
@@ -85,6 +85,7 @@ cdef enum:
     JOB_REMOVE = 3
     JOB_CHECKPOINT = 4
     JOB_ERASE = 5
+    JOB_COMPACT = 6
 
 
 # Work of the block thread. `owner` is a BlockHome or NULL, and referenced.
@@ -107,6 +108,7 @@ cdef struct BlockJob:
     const char* data
     size_t size
     uint64_t at
+    uint64_t seq
     Block seal              # a copy of the block's fields and index pointers as of sealing
 
 
@@ -118,6 +120,7 @@ cdef int run_seal(Job* job, const FileCalls* calls) noexcept nogil
 cdef int run_end(Job* job, const FileCalls* calls) noexcept nogil
 cdef int run_remove(Job* job, const FileCalls* calls) noexcept nogil
 cdef int run_checkpoint(Job* job, const FileCalls* calls) noexcept nogil
+cdef int run_compact(Job* job, const FileCalls* calls) noexcept nogil
 cdef int run_erase(Job* job, const FileCalls* calls) noexcept nogil
 cdef int write_through(BlockFile* file, const FileCalls* calls, const char* data, size_t size, uint64_t at) noexcept nogil
 cdef void close_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil

@@ -13,7 +13,7 @@ from libc.string cimport memcmp, memcpy, memset, strdup, strlen
 from cpython.ref cimport Py_XDECREF
 
 from storage._codec cimport (
-    KIND_MESSAGE, RECORD_HEAD, load16, load32, load64, store16, store32, store64, xxh64)
+    KIND_ERASED, KIND_MESSAGE, KIND_SKIP, RECORD_HEAD, check_record, load16, load32, load64, store16, store32, store64, shape_of_record, xxh64)
 
 cdef extern from "fcntl.h" nogil:
     int O_RDWR, O_CREAT
@@ -24,6 +24,10 @@ cdef extern from "sys/mman.h" nogil:
     int munmap(void* at, size_t size)
     int PROT_READ, MAP_SHARED
     void* MAP_FAILED
+
+cdef extern from "unistd.h" nogil:
+    long lseek(int fd, long offset, int whence)
+    int SEEK_END
 
 cdef enum:
     SUMMARY_SUBJECTS_MAX = 1024     # above it a block's footer has no subject summary
@@ -142,7 +146,7 @@ cdef void store_row(char* out, const Block* block) noexcept nogil:
     store32(out + 52, block.messages)
     store32(out + 56, block.dead)
     store32(out + 60, block.generation)
-    store32(out + 64, block.flags & ~<uint32_t>(BLOCK_HAS_DEAD | BLOCK_CHECKED) | (
+    store32(out + 64, block.flags & ~<uint32_t>(BLOCK_HAS_DEAD | BLOCK_REWRITING) | (
         BLOCK_HAS_DEAD if block.dead_bits != NULL and block.dead else 0))
     store32(out + 68, block.skips)
     store64(out + 72, block.counted)
@@ -350,14 +354,44 @@ cdef int run_apply(Job* job, const FileCalls* calls) noexcept nogil:
     return 0
 
 
+cdef uint64_t offset_of(const char* data, size_t size, uint64_t seq, uint64_t hint, size_t record_size) noexcept nogil:
+    """Where the record of `seq` is now: at `hint`, or elsewhere since the block was rewritten; 0: gone."""
+    cdef uint64_t at = hint
+    cdef uint32_t length
+    if at + record_size <= size and load64(data + at + 8) == seq and load32(data + at) == record_size:
+        return at
+    at = BLOCK_HEAD
+    while at < size:
+        length = shape_of_record(data + at, size - at)
+        if length == 0:
+            return hint if hint + record_size <= size else 0    # torn: write where it was
+        if load64(data + at + 8) == seq:
+            return at if length == record_size else 0
+        if load64(data + at + 8) > seq:
+            return 0
+        at += length
+    return 0
+
+
 cdef int run_erase(Job* job, const FileCalls* calls) noexcept nogil:
     """Overwrite a record in place and wait until that is on the disk."""
     cdef BlockJob* work = <BlockJob*>job
     cdef int fd = calls.open(calls.context, work.path, O_RDWR)
-    cdef int result
+    cdef int result = 0
+    cdef long size
+    cdef uint64_t at
+    cdef void* data
     if fd < 0:
         return fd
-    result = calls.write(calls.context, fd, work.data, work.size, work.at)
+    size = lseek(fd, 0, SEEK_END)
+    data = mmap(NULL, <size_t>size, PROT_READ, MAP_SHARED, fd, 0) if size > 0 else MAP_FAILED
+    if data == MAP_FAILED:
+        calls.close(calls.context, fd)
+        return -12
+    at = offset_of(<const char*>data, <size_t>size, work.seq, work.at, work.size)
+    munmap(data, <size_t>size)
+    if at:
+        result = calls.write(calls.context, fd, work.data, work.size, at)
     if result == 0:
         result = calls.sync(calls.context, fd)
     calls.close(calls.context, fd)
@@ -547,4 +581,100 @@ cdef int run_end(Job* job, const FileCalls* calls) noexcept nogil:
     if result == 0:
         result = calls.sync(calls.context, file.fd)
     close_block_file(file, calls)
+    return result
+
+
+# -- compaction ------------------------------------------------------------------------------------
+
+cdef int copy_live(const BlockJob* work, Block* fresh, char* out) noexcept nogil:
+    """Copy the records that are neither dead nor below the floor (`work.at`) and index them."""
+    cdef const Block* old = &work.seal
+    cdef const char* at
+    cdef uint32_t slot, size
+    cdef uint64_t seq
+    cdef int64_t ts_ns
+    for slot in range(old.slots):
+        if old.offsets[slot] == 0:
+            continue
+        at = work.data + old.offsets[slot]
+        size = check_record(at, work.size - old.offsets[slot], work.salt)
+        seq = load64(at + 8)
+        if size == 0:
+            return -74          # EBADMSG: damaged blocks are left as they are
+        if at[4] == KIND_ERASED or (at[4] == KIND_MESSAGE and (
+                seq < work.at or slot >> 3 < old.dead_room and old.dead_bits[slot >> 3] & (1 << (slot & 7)))):
+            continue
+        memcpy(out + fresh.data_end, at, size)
+        fresh.offsets[fresh.slots] = fresh.data_end
+        fresh.deltas[fresh.slots] = <uint32_t>(seq - old.first_seq)
+        fresh.slots += 1
+        fresh.data_end += size
+        fresh.last_checksum = load64(at + size - 8)
+        if at[4] == KIND_SKIP:
+            fresh.skips += 1
+            continue
+        ts_ns = <int64_t>load64(at + 16)
+        fresh.min_ts = ts_ns if fresh.messages == 0 or ts_ns < fresh.min_ts else fresh.min_ts
+        fresh.max_ts = ts_ns if fresh.messages == 0 or ts_ns > fresh.max_ts else fresh.max_ts
+        fresh.messages += 1
+        fresh.counted += size - 36 + 30 + (4 if load32(at + 24) else 0)
+    return 0
+
+
+cdef int write_rewritten(BlockJob* work, const FileCalls* calls, Block* fresh, char* out) noexcept nogil:
+    """The new file beside the old one, whole and synced, then renamed over it."""
+    cdef size_t length = strlen(work.path)
+    cdef char* path = <char*>malloc(length + 5)
+    cdef int fd, result
+    if path == NULL:
+        return -12
+    memcpy(path, work.path, length)
+    memcpy(path + length, b".new", 5)
+    fd = calls.open(calls.context, path, O_RDWR | O_CREAT)
+    result = fd if fd < 0 else calls.truncate(calls.context, fd, 0)
+    if result == 0:
+        result = calls.write(calls.context, fd, out, fresh.data_end, 0)
+    if result == 0:
+        result = write_footer(calls, fd, fresh, out, work.group, work.salt)
+    if result == 0:
+        result = calls.sync(calls.context, fd)
+    if fd >= 0:
+        calls.close(calls.context, fd)
+    if result == 0:
+        result = calls.rename(calls.context, path, work.path)
+    if result == 0:
+        result = calls.sync_directory(calls.context, work.directory)
+    free(path)
+    return result
+
+
+cdef int run_compact(Job* job, const FileCalls* calls) noexcept nogil:
+    """Rewrite a sealed block without its dead records. Damage in it stops the rewrite, not the store."""
+    cdef BlockJob* work = <BlockJob*>job
+    cdef Block* fresh = &work.seal
+    cdef Block old = work.seal
+    cdef char* out = <char*>malloc(old.data_end + 8)
+    cdef uint32_t* index = <uint32_t*>malloc((<size_t>old.slots + 1) * 8)
+    cdef Block target
+    cdef int result = -12
+    if out != NULL and index != NULL:
+        memset(&target, 0, sizeof(Block))
+        target.number, target.first_seq, target.last_seq = old.number, old.first_seq, old.last_seq
+        target.generation, target.flags = old.generation + 1, BLOCK_SEALED | BLOCK_SPARSE
+        target.data_end = BLOCK_HEAD
+        target.offsets, target.deltas = index, index + old.slots
+        memcpy(out, work.data, BLOCK_HEAD)
+        store32(out + 12, target.generation)
+        store64(out + 56, xxh64(out, 56, 0))
+        result = copy_live(work, &target, out)
+        work.ticket = 0
+        if result == 0:
+            result = write_rewritten(work, calls, &target, out)
+            work.ticket = result == 0
+        elif result == -74:
+            result = 0
+        fresh[0] = target
+        fresh.offsets = fresh.deltas = NULL
+    free(out)
+    free(index)
     return result

@@ -19,6 +19,7 @@ cdef class Workshop:
     cdef readonly uint32_t block_size_min
     cdef readonly uint32_t block_size_max
     cdef uint64_t tick
+    cdef object candidates      # (home, block number) that became mostly dead
     cdef object in_flight       # lists of chunks, a list for each batch not applied yet
     cdef Chunk chunk_of(self, const char* at)
     cdef readonly size_t maps_open
@@ -80,6 +81,8 @@ cdef class BlockHome(RecordHome):
     cdef int adopt_footer(self, Block* block, const Block* footer) except -1
     cdef int unindex_range(self, uint64_t first, uint64_t last) except -1
     cdef int end_replay(self) except -1
+    cdef int compact(self, uint64_t number) except -1
+    cdef int take_rewritten(self, BlockJob* job) except -1
     cdef int remove_block(self, size_t index) except -1
     cdef int queue_erase(self, Block* block, uint32_t slot) except -1
     cdef int flush_forgets(self) except -1

@@ -17,10 +17,10 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset, strdup
 
 from storage._block cimport (
-    BLOCK_CHECKED, BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HAS_DEAD, BLOCK_HEAD, BLOCK_ROW_SIZE, BLOCK_SEALED,
-    BLOCK_SPARSE, BLOCK_UNREADABLE, JOB_CHECKPOINT, JOB_ERASE, JOB_REMOVE, JOB_SEAL, add_slot, check_head,
+    BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HAS_DEAD, BLOCK_HEAD, BLOCK_REWRITING, BLOCK_ROW_SIZE, BLOCK_SEALED,
+    BLOCK_SPARSE, BLOCK_UNREADABLE, JOB_CHECKPOINT, JOB_COMPACT, JOB_ERASE, JOB_REMOVE, JOB_SEAL, add_slot, check_head,
     close_block_file, find_slot, free_block, free_block_file, load_row, load_trailer, new_block_file,
-    run_checkpoint, run_end, run_erase, run_remove, run_seal, slot_at_or_after, store_row, write_through)
+    run_checkpoint, run_compact, run_end, run_erase, run_remove, run_seal, slot_at_or_after, store_row, write_through)
 from storage._codec cimport (
     KIND_ERASED, KIND_MESSAGE, KIND_SKIP, RECORD_FIXED, RECORD_SIZE_MAX, check_record, encode_record,
     encoded_size, erase_record, file_counted_size, load32, load64, store16, store32, store64,
@@ -44,6 +44,7 @@ cdef class Workshop:
         self.files = files
         self.touched = []
         self.in_flight = deque()
+        self.candidates = deque()
         self.block_size_min = block_size_min
         self.block_size_max = block_size_max
         self.open_files.count_max = files_open_max
@@ -360,6 +361,8 @@ cdef class BlockHome(RecordHome):
             return 0
         block.dead_bits[slot >> 3] |= <uint8_t>(1 << (slot & 7))
         block.dead += 1
+        if block.dead == block.messages // 2 + 1 and block.data_end >= self.shop.block_size_min // 2:
+            self.shop.candidates.append((self, block.number))
         return 1
 
     cdef int apply_forget(self, uint64_t seq) except -1:
@@ -426,6 +429,7 @@ cdef class BlockHome(RecordHome):
         job.data = PyBytes_AS_STRING(content)
         job.size = size
         job.at = block.offsets[slot]
+        job.seq = load64(at + 8)
         job.path = strdup(os.fsencode(self.block_path(block.number)))
         return self.shop.queue_after(job)
 
@@ -511,6 +515,61 @@ cdef class BlockHome(RecordHome):
         self.apply_cut(seq)
         return 0
 
+    cdef int compact(self, uint64_t number) except -1:
+        """Have the block thread rewrite a sealed, mostly dead block; 0: not now."""
+        cdef size_t index
+        cdef Block* block = NULL
+        cdef BlockJob* job
+        for index in range(self.block_count):
+            if self.blocks[index].number == number:
+                block = self.blocks[index]
+        if block == NULL or block.flags & (BLOCK_CUT | BLOCK_UNREADABLE | BLOCK_REWRITING):
+            return 0
+        if not block.flags & BLOCK_SEALED or block.file != NULL or self.need_index(block) == 0:
+            return 0
+        if block.index_owned:
+            return 0            # its footer does not hold; leave the evidence
+        block.flags |= BLOCK_REWRITING
+        job = new_job(JOB_COMPACT, self)
+        job.job.run = run_compact
+        job.block = block
+        job.path = strdup(os.fsencode(self.block_path(number)))
+        job.directory = strdup(os.fsencode(self.path))
+        job.data, job.size = block.data, block.data_size
+        job.at = self.floor
+        job.seal = block[0]
+        dead = dead_bytes(block)
+        keep = (<object>block.map, dead)
+        Py_INCREF(keep)
+        job.keep = <PyObject*>keep
+        job.seal.dead_bits = <uint8_t*>PyBytes_AS_STRING(dead)
+        job.seal.dead_room = <uint32_t>len(dead)
+        self.touch()
+        return self.shop.queue_after(job) + 1
+
+    cdef int take_rewritten(self, BlockJob* job) except -1:
+        """Switch to the rewritten file; what died meanwhile is dead in it too."""
+        cdef Block* block = job.block
+        cdef bytes before = (<tuple>job.keep)[1]
+        cdef const char* start = before
+        cdef uint32_t slot
+        block.flags &= ~<uint32_t>BLOCK_REWRITING
+        if job.ticket == 0:
+            return 0
+        died = []
+        for slot in range(block.slots):
+            if is_dead(block, slot) and not start[slot >> 3] & (1 << (slot & 7)):
+                died.append(block.first_seq + (block.deltas[slot] if block.deltas != NULL else slot))
+        self.let_go_map(block)
+        self.adopt_footer(block, &job.seal)
+        block.last_checksum = job.seal.last_checksum
+        block.flags |= BLOCK_SEALED | BLOCK_SPARSE
+        for seq in died:
+            self.apply_forget(seq)
+        if block.messages == 0 and block.skips == 0 and not block.flags & BLOCK_GONE:
+            self.remove_block(self.block_index_from(block.first_seq))
+        return 0
+
     cdef int remove_block(self, size_t index) except -1:
         """Forget a block now; its file goes when the batch that says so is durable."""
         cdef Block* block = self.blocks[index]
@@ -540,10 +599,18 @@ cdef class BlockHome(RecordHome):
                 block.index_owned = False
                 block.file = NULL
                 free_block_file(job.file)
+                if block.dead > block.messages // 2:
+                    self.shop.candidates.append((self, block.number))
         elif job.kind == JOB_REMOVE:
             self.let_go_map(block)
+            if job.file != NULL:
+                # Still open only if the disk failed before the job ran; the thread touches nothing then.
+                close_block_file(job.file, &self.shop.files.calls)
             free_block_file(job.file)
             free_block(block)
+        elif job.kind == JOB_COMPACT:
+            if not block.flags & BLOCK_GONE:
+                self.take_rewritten(job)
         elif job.kind == JOB_CHECKPOINT:
             self.checkpoint_running = False
             if job.job.result == 0:
@@ -685,6 +752,8 @@ cdef class BlockHome(RecordHome):
 
     cdef int adopt_footer(self, Block* block, const Block* footer) except -1:
         """The file was rewritten after the checkpoint: what was dead then is not in it any more."""
+        if self.replaying:
+            self.index_stale = True
         block.slots = footer.slots
         block.messages = footer.messages
         block.skips = footer.skips
@@ -1115,6 +1184,7 @@ cdef class BlockHome(RecordHome):
         job.data = PyBytes_AS_STRING(content)
         job.size = end - start
         job.at = start
+        job.seq = seq
         job.path = strdup(os.fsencode(self.block_path(block.number)))
         return self.shop.queue_after(job)
 

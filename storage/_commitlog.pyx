@@ -396,6 +396,7 @@ cdef class Replay:
         self.paths = []
         self.maps = []
         found = []
+        headless = set()
         for entry in sorted(Path(path).glob("*.seg")):
             file = map_file(str(entry))
             self.paths.append(str(entry))
@@ -403,12 +404,16 @@ cdef class Replay:
             if number is not None:
                 found.append((number, file, str(entry)))
             elif not is_blank(file):
-                self.damage.append((str(entry), 0, "segment header does not hold"))
+                headless.add(str(entry))
                 found.append((int(entry.stem, 16), file, str(entry)))
         found.sort(key=lambda item: item[0])
         for number, file, name in found:
             self.maps.append(file)
+            before = self.count
             self.walk(file, number, salt, name)
+            # Without a header and without frames it is a segment that was being made.
+            if name in headless and self.count > before:
+                self.damage.append((name, 0, "segment header does not hold"))
             self.highest_segment = max(self.highest_segment, number)
         self.judge()
 

@@ -402,16 +402,21 @@ cdef class DataDirectory:
             self.reap()
             self.block_disk.wait_idle()
             self.reap()
+        self.block_disk.wait_idle()     # seals, removals and rewrites behind the last batch
+        self.reap()
 
     def sync(self) -> None:
         """Lazy mode, at the interval: what was written so far becomes durable."""
         self.log.sync()
 
     def maintain(self) -> None:
-        """Now and then: let go of maps that were not used since the last time, when there are too many."""
+        """Now and then: one compaction, by the block thread; unused maps go when there are too many."""
         cdef BlockHome home
         cdef size_t index
         self.shop.tick += 1
+        if self.shop.candidates and self.failure is None:
+            home, number = self.shop.candidates.popleft()
+            (<BlockHome>home).compact(number)
         if self.shop.maps_open <= <size_t>self.maps_open_max:
             return
         for home in self.homes.values():

@@ -181,7 +181,7 @@ def test_a_failed_call_takes_the_store_down_and_keeps_what_was_acked(
                 path, files, threaded=False, block_size_min=4096, block_size_max=8192
             )
             home = directory.create_stream({"name": "s"})
-            for first in range(1, 100, 20):
+            for first in range(1, 60, 20):
                 home.append_many(messages(first, first + 19))
                 directory.wait(directory.commit())
                 acked = home.durable_seq
@@ -214,4 +214,36 @@ def test_delete_stream(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path)
     assert list(directory.homes) == [2]
     assert directory.create_stream({"name": "c"}).group == 3
+    directory.close()
+
+
+@pytest.mark.feature("9.020")
+def test_a_mostly_dead_block_is_rewritten(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path, block_size_min=16384, block_size_max=16384)
+    home = directory.create_stream({"name": "s"})
+    home.append_many(messages(1, 1000))
+    directory.wait(directory.commit())
+    directory.wait_applied()
+    before = home.describe_blocks()[0]
+    kept = messages(1, before["last"])[::10]
+    for seq in range(before["first"], before["last"] + 1):
+        if seq % 10 != 1:
+            home.delete(seq)
+    directory.wait(directory.commit())
+    directory.maintain()
+    home.delete(11, erase=True)
+    directory.wait(directory.commit())
+    directory.wait_applied()
+    after = home.describe_blocks()[0]
+    assert (after["generation"], after["sparse"]) == (1, True)
+    assert after["bytes"] < before["bytes"] // 5
+    wanted = [message for message in kept if message[0] != 11]
+    assert home.get_all()[: len(wanted)] == wanted
+    content = (Path(home.path) / f"{before['number']:016x}.blk").read_bytes()
+    assert b"\0\0s.4HH" + messages(11, 11)[0][4] not in content
+    everything = home.get_all()
+    directory.close(clean=False)
+    directory = DataDirectory(tmp_path)
+    assert directory.homes[1].get_all() == everything
+    assert (directory.damage, directory.homes[1].lost) == ([], [])
     directory.close()
