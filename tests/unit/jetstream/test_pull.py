@@ -29,12 +29,12 @@ def test_pull_body_json_fields() -> None:
 
 @pytest.mark.parametrize("body", [b'{"batch":"a"}', b"{batch", b'{"expires":1.5}'])
 def test_pull_body_wrong(body: bytes) -> None:
-    with pytest.raises(Refused, match="^400 Bad Request - ."):
+    with pytest.raises(Refused, match=r"^400 Bad Request - ."):
         parse(body)
 
 
 def test_pull_heartbeat_too_large() -> None:
-    with pytest.raises(Refused, match="^400 Bad Request - heartbeat value too large$"):
+    with pytest.raises(Refused, match=r"^400 Bad Request - heartbeat value too large$"):
         parse(b'{"expires":100,"idle_heartbeat":51}')
 
 
@@ -102,7 +102,7 @@ def test_pull_round_robin_and_bound() -> None:
     queue = WaitingQueue(2)
     queue.add(waiting_for("a", PullRequest(batch=2), 0))
     queue.add(waiting_for("b", PullRequest(batch=1), 0))
-    with pytest.raises(Refused, match="^409 Exceeded MaxWaiting$"):
+    with pytest.raises(Refused, match=r"^409 Exceeded MaxWaiting$"):
         queue.add(waiting_for("c", PullRequest(batch=1), 0))
     assert replies(queue, 3) == ["a", "b", "a"]
     assert queue.head() is None
