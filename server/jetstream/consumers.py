@@ -77,8 +77,10 @@ def check_room(owner: JetStreamAccount, stream: Stream) -> None:
     of_account = owner.limits.max_consumers
     if most <= 0 or 0 < of_account < most:
         most = of_account
+    if most <= 0:
+        return
     there = sum(1 for _, config in configs(stream) if rules.is_limited(config))
-    if 0 < most <= there:
+    if most <= there:
         raise errors.MAXIMUM_CONSUMERS_LIMIT()
 
 
