@@ -22,7 +22,8 @@ from server.jetstream.gotime import duration_text
 PRIORITY_MAX: Final = 9
 # Longer ones do not fit an integer of the reference, which then takes one message.
 NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,18}")
-GO_NAME: Final = "JSApiConsumerGetNextRequest"
+# The reference decodes through a pooled pointer: its texts then name no type.
+GO_NAME: Final = ""
 
 
 class PullRequest(Struct):

@@ -113,3 +113,11 @@ def test_pull_by_priority() -> None:
     for reply, priority in (("low", 5), ("a", 1), ("b", 1)):
         queue.add(waiting_for(reply, PullRequest(batch=2, priority=priority), 0))
     assert replies(queue, 6) == ["a", "b", "a", "b", "low", "low"]
+
+
+def test_pull_body_wrong_type_text() -> None:
+    with pytest.raises(Refused) as refused:
+        parse(b'{"batch":"a"}')
+    assert refused.value.text == (
+        "Bad Request - json: cannot unmarshal string into Go struct field .batch of type int"
+    )
