@@ -93,6 +93,9 @@ def parse_field(text: str, span: Range) -> Field:
         found, is_star = parse_part(part, span)
         values.update(found)
         star = star or is_star
+    if not values:
+        # The reference walks five years of seconds to find that this never fires.
+        raise CronError(f"no value: {text}")
     return Field(frozenset(values), star)
 
 

@@ -8,6 +8,7 @@ from config.duration import DurationError, parse_duration
 
 NEVER: Final = -1
 SECOND_NS: Final = 1_000_000_000
+NS_MAX: Final = (2**63 - 1) // 4
 
 
 class TtlError(ValueError):
@@ -33,4 +34,5 @@ def ttl_seconds(text: bytes) -> int:
 
 
 def ttl_ns(seconds: int) -> int:
-    return seconds if seconds <= 0 else seconds * SECOND_NS
+    """For the store; what is longer than its clock can count ends when that does."""
+    return seconds if seconds <= 0 else min(seconds * SECOND_NS, NS_MAX)

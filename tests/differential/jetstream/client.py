@@ -88,3 +88,24 @@ class Client:
                 return message[1] or message[2]
             if message is not None:
                 self._unasked.append(message)
+
+    def exchange(
+        self, subject: str, payload: bytes, headers: bytes, reply: str, answers: int
+    ) -> list[tuple[str, bytes, bytes]]:
+        """The next `answers` messages after a publish; with 0 what comes before a barrier.
+
+        Their subjects are told without the number that makes each request's own.
+        """
+        self._asked += 1
+        mine = f"_R.{self._asked}."
+        self.publish(subject, payload, headers, mine + reply)
+        found: list[tuple[str, bytes, bytes]] = []
+        if answers == 0:
+            self._send(b"PING\r\n")
+        while answers == 0 or len(found) < answers:
+            message = self._next()
+            if message is None:
+                break
+            if message[0].startswith((mine, "_R.copy.")):
+                found.append((message[0].removeprefix(mine), *message[1:]))
+        return found
