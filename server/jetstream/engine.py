@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from config.options import AccountJetStreamOptions, JetStreamOptions, Options
+from config.options import (
+    PREVIEW_CONSUMERS,
+    AccountJetStreamOptions,
+    JetStreamOptions,
+    Options,
+)
 from server.clock import Clock, Random
 from server.core._account import Account
 from server.core._broker import Broker
@@ -104,6 +109,7 @@ class Engine:
     def apply(self, options: Options) -> None:
         """Takes the limits of the options; called again after a reload."""
         self.options: JetStreamOptions = options.jetstream
+        self.preview_consumers = options.feature_flags.get(PREVIEW_CONSUMERS, False)
         self.domain = options.jetstream.domain
         wanted = {a.name: a.jetstream for a in options.accounts if a.jetstream is not None}
         if not options.accounts:
