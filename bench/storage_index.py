@@ -14,6 +14,7 @@ from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 MILLION = 1_000_000
@@ -60,7 +61,7 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def new_store(compiled: ModuleType, keep: bool = True, **limits: int):  # type: ignore[no-untyped-def]
+def new_store(compiled: ModuleType, keep: bool = True, **limits: Any):  # type: ignore[no-untyped-def]
     from storage._memory import MemoryHome
     from storage._store import StreamStore
     from storage.ports import StoreLimits
@@ -87,7 +88,7 @@ def trim(compiled: ModuleType) -> None:
         {"messages_per_subject_max": 5},
         {"messages_per_subject_max": 1},
     ):
-        store = new_store(compiled, **limits)
+        store = new_store(compiled, True, **limits)
         compiled.store(store, MILLION, 1000, 128, SECOND)
         took = seconds(lambda: compiled.store(store, 2 * MILLION, 1000, 128, SECOND))  # noqa: B023
         row(f"append at the limit {limits}", million_per_s=2 / took, of_unlimited=free / took)

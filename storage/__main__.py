@@ -124,7 +124,7 @@ def verify(path: Path, as_json: bool) -> int:
 def repair(path: Path, as_json: bool, sure: bool) -> int:
     """Recover in place: what cannot be read is left out and stays reported as lost."""
     if not sure:
-        print("repair writes to the directory; see what it would lose with `verify`, then add --yes")
+        print("repair writes to the directory: `verify` says what it would lose; then add --yes")
         return UNUSABLE
     read_identity(path)
     directory = DataDirectory(path)

@@ -5,7 +5,6 @@ from server.core._broker import Broker
 from server.core._peer import Peer
 from server.core._permissions import Permissions
 from server.core._subscriber import SubInfo as SubInfo
-from server.core._subscriber import Subscriber
 from server.core.connect import ConnectOptions
 
 class Client(Peer):

@@ -94,6 +94,8 @@ def test_making_a_consumer_is_refused_without_the_preview_flag(tmp_path: Path) -
     with ServerProcess(tmp_path, "-js", "-sd", str(tmp_path), command=MARTLET) as server:
         client = Client(server.port)
         client.request("$JS.API.STREAM.CREATE.S", b'{"name":"S"}')
-        answer = client.request("$JS.API.CONSUMER.CREATE.S.c", b'{"stream_name":"S","config":{"name":"c"}}')
+        answer = client.request(
+            "$JS.API.CONSUMER.CREATE.S.c", b'{"stream_name":"S","config":{"name":"c"}}'
+        )
         client.close()
     assert b"consumers do not deliver messages in this version" in answer
