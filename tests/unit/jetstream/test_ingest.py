@@ -1,0 +1,268 @@
+"""The ingest over memory: what it answers, when, and what it does at its bounds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from server.jetstream._ingest import StreamSink, Usage
+from server.jetstream.commit import LocalCommit
+from storage._store import StreamStore
+from storage.memstore import open_memory_store
+from storage.ports import StoreLimits
+from tests.unit.memory_client import MODERN, World
+
+
+class HeldCommit:
+    """A disk that is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.dirtied: list[StreamSink] = []
+        self.errors: list[BaseException] = []
+
+    def dirty(self, sink: StreamSink) -> None:
+        self.dirtied.append(sink)
+
+    def broken(self, sink: StreamSink, error: BaseException) -> None:
+        self.errors.append(error)
+        sink.down = "stream is down"
+
+    def end_turn(self) -> None:
+        for sink in self.dirtied:
+            sink.close_turn()
+        self.dirtied.clear()
+
+
+class Bench:
+    """One stream S on `s.>`, and a client that publishes to it."""
+
+    def __init__(self, limits: StoreLimits | None = None, window_ns: int = 0) -> None:
+        self.world = World()
+        self.commit = HeldCommit()
+        self.shown: list[tuple[int, int]] = []
+        self.handed: list[tuple[bytes, bytes, bytes, bytes]] = []
+        self.store: StreamStore = open_memory_store(limits or StoreLimits())
+        account = self.world.broker.account("$G")
+        self.sink = StreamSink(
+            account,
+            self.store,
+            "S",
+            self.commit,
+            self.hand,
+            lambda first, last: self.shown.append((first, last)),
+            in_memory=False,
+            window_ns=window_ns,
+        )
+        self.sink.listen(["s.>"])
+        self.client = self.world.client(MODERN)
+        self.client.say(b"SUB r.> 1\r\n")
+
+    def hand(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
+        self.handed.append((subject, reply, headers, payload))
+
+    def publish(self, *fields: str, subject: str = "s.a", reply: str = "r.1") -> bytes:
+        if not fields:
+            return self.client.say(f"PUB {subject} {reply} 1\r\nx\r\n".encode())
+        block = "\r\n".join(["NATS/1.0", *fields, "", ""])
+        line = f"HPUB {subject} {reply} {len(block)} {len(block) + 1}\r\n"
+        return self.client.say(f"{line}{block}x\r\n".encode())
+
+    def durable(self, seq: int | None = None) -> list[dict[str, object]]:
+        """The disk has all up to `seq`: what the client is told."""
+        self.commit.end_turn()
+        self.sink.release(self.sink.last_seq if seq is None else seq)
+        self.world.broker.turn.run()
+        lines = self.client.take().split(b"\r\n")
+        return [json.loads(line[line.index(b"{") :]) for line in lines if b"{" in line]
+
+
+def error_codes(answers: list[dict[str, object]]) -> list[object]:
+    return [a["error"]["err_code"] if "error" in a else a["seq"] for a in answers]  # type: ignore[index]
+
+
+@pytest.mark.feature("3.001", "3.005", "3.008")
+def test_nothing_is_told_or_shown_before_it_is_durable_and_acks_come_in_order() -> None:
+    bench = Bench()
+    assert bench.publish(reply="r.1") + bench.publish(reply="r.2") + bench.publish() == b""
+    assert bench.shown == []
+    assert [a["seq"] for a in bench.durable(2)] == [1, 2]
+    assert bench.shown == [(1, 2)]
+    assert [a["seq"] for a in bench.durable()] == [3]
+    assert bench.shown == [(1, 2), (3, 3)]
+
+
+@pytest.mark.feature("3.006", "3.013")
+def test_a_refusal_waits_for_what_it_tells_of() -> None:
+    bench = Bench()
+    bench.publish()
+    bench.publish("Nats-Expected-Last-Sequence: 0")
+    assert bench.durable(0) == []
+    assert error_codes(bench.durable()) == [1, 10071]
+
+
+@pytest.mark.feature("3.011")
+def test_a_duplicate_is_acknowledged_only_when_the_first_one_is_durable() -> None:
+    bench = Bench(window_ns=10**9)
+    bench.publish("Nats-Msg-Id: a")
+    bench.publish("Nats-Msg-Id: a")
+    assert bench.durable(0) == []
+    assert bench.durable() == [
+        {"stream": "S", "seq": 1},
+        {"stream": "S", "seq": 1, "duplicate": True},
+    ]
+    bench.world.now_ns += 10**9
+    bench.publish("Nats-Msg-Id: a")
+    assert bench.durable() == [{"stream": "S", "seq": 2}]
+
+
+@pytest.mark.feature("3.007")
+@pytest.mark.parametrize("bound", ["waiting_messages_max", "waiting_bytes_max"])
+def test_beyond_the_bound_a_publish_is_refused_until_the_disk_has_caught_up(bound: str) -> None:
+    bench = Bench()
+    setattr(bench.sink, bound, 2 if bound == "waiting_messages_max" else 40)
+    for _ in range(3):
+        bench.publish()
+    bench.commit.end_turn()
+    bench.sink.release(bench.sink.last_seq)
+    bench.world.broker.turn.run()
+    said = bench.client.take()
+    assert said.count(b'"seq":1}') == 1
+    assert said.count(b'"seq":2}') == 1
+    assert b"NATS/1.0 429 Too Many Requests\r\n\r\n" in said
+    assert b'"err_code":10167' in said
+    assert bench.sink.waiting_messages == bench.sink.waiting_bytes == 0
+    bench.publish()
+    assert error_codes(bench.durable()) == [3]
+
+
+def test_a_store_that_is_down_refuses() -> None:
+    bench = Bench()
+    bench.sink.down = "no space left"
+    bench.publish()
+    answers = bench.durable()
+    assert error_codes(answers) == [10077]
+    assert answers[0]["error"]["description"] == "no space left"  # type: ignore[index]
+    assert bench.store.messages == 0
+
+
+@pytest.mark.feature("3.003")
+def test_without_a_reply_nothing_is_said() -> None:
+    bench = Bench()
+    bench.client.say(b"PUB s.a 1\r\nx\r\n")
+    assert bench.durable() == []
+    assert bench.store.messages == 1
+
+
+def test_limits_of_account_and_server() -> None:
+    bench = Bench()
+    server = Usage(max=100)
+    bench.sink.usage = Usage(max=50, parent=server)
+    for _ in range(3):
+        bench.publish()
+    assert error_codes(bench.durable()) == [1, 2, 10002]
+    assert server.used == bench.store.bytes == 40
+    server.max = 39
+    bench.publish()
+    assert error_codes(bench.durable()) == [10023]
+    bench.store.purge()
+    bench.sink.removed()
+    assert server.used == 0
+    bench.publish()
+    assert error_codes(bench.durable()) == [3]
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["Nats-TTL: 1", "Nats-Rollup: sub", "Nats-Incr: 1", "Nats-Schedule: x", "Nats-Batch-Id: b",
+     "Nats-Stream-Source: x", "Nats-Request-Info: {}",
+     "Nats-Expected-Last-Subject-Sequence-Subject: s.a"],
+)  # fmt: skip
+def test_what_needs_more_is_handed_over_in_order(field: str) -> None:
+    bench = Bench()
+    bench.publish(field)
+    assert [each[0] for each in bench.handed] == [b"s.a"]
+    assert bench.store.messages == 0
+    bench.publish("A: b", "nats-ttl: 1", "X-Nats-Rollup: sub")
+    assert len(bench.handed) == 1
+    assert bench.store.messages == 1
+
+
+def test_an_invariant_that_breaks_stops_this_stream_only() -> None:
+    bench = Bench()
+
+    def fail(*args: object) -> None:
+        raise RuntimeError("impossible")
+
+    bench.sink.listen([])
+    broken: Callable[..., None] = fail
+    bench.sink = StreamSink(
+        bench.world.broker.account("$G"), bench.store, "S", bench.commit, broken,
+        lambda first, last: None, in_memory=False,
+    )  # fmt: skip
+    bench.sink.listen(["s.>"])
+    bench.publish("Nats-TTL: 1")
+    assert [str(error) for error in bench.commit.errors] == ["impossible"]
+    bench.publish()
+    assert error_codes(bench.durable()) == [10077]
+
+
+def test_subjects_come_and_go() -> None:
+    bench = Bench()
+    bench.sink.listen(["s.b", "t.*"])
+    assert bench.sink.subjects == ["s.b", "t.*"]
+    bench.publish(subject="s.a")
+    bench.publish(subject="t.x")
+    assert bench.store.messages == 1
+    bench.sink.close()
+    bench.publish(subject="t.x")
+    assert bench.store.messages == 1
+    assert bench.durable() == []
+
+
+class Disk:
+    """A data directory for LocalCommit that fails when told to."""
+
+    def __init__(self) -> None:
+        self.failure: str | None = None
+        self.commits = 0
+
+    def commit(self) -> int:
+        self.commits += 1
+        if self.failure:
+            raise OSError(self.failure)
+        return self.commits
+
+    def poll(self) -> int:
+        return self.commits
+
+    def sync(self) -> None:
+        pass
+
+
+def test_a_disk_that_fails_stops_the_streams_on_it_and_says_so() -> None:
+    world, lines = World(), list[str]()
+    disk = Disk()
+    commit = LocalCommit(world.broker.turn, disk, lambda level, text: lines.append(text))
+    sinks = [
+        StreamSink(
+            world.broker.account("$G"), open_memory_store(StoreLimits()), name, commit,
+            lambda *args: None, lambda first, last: None, in_memory=in_memory,
+        )
+        for name, in_memory in (("D", False), ("M", True))
+    ]  # fmt: skip
+    for sink, subject in zip(sinks, ("d", "m"), strict=True):
+        commit.adopt(sink)
+        sink.listen([subject])
+    client = world.client(MODERN)
+    client.say(b"SUB r 1\r\n")
+    assert client.say(b"PUB m r 1\r\nx\r\n").endswith(b'{"stream":"M","seq":1}\r\n')
+    disk.failure = "input/output error"
+    commit.mark()
+    world.broker.turn.run()
+    assert commit.failure == "input/output error"
+    assert lines == ["JetStream stores nothing any more: input/output error"]
+    assert sinks[0].down == "input/output error"
+    assert sinks[1].down is None
+    assert client.say(b"PUB m r 1\r\nx\r\n").endswith(b'{"stream":"M","seq":2}\r\n')
