@@ -1,12 +1,15 @@
 """The measurements: each runs on fresh servers of one program and gives named numbers."""
 
 import json
+import socket
 import statistics
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from bench.programs import BIN, BenchError, Program, Server
 
@@ -93,6 +96,46 @@ def latency(*, requesters: int, responders: int) -> Run:
                 warmup=scale.warmup_s,
                 **queue,
             )
+
+    return run
+
+
+def request(port: int, subject: str, body: bytes) -> bytes:
+    """One request over a connection of its own; the answer's payload."""
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+        client.sendall(b'CONNECT {"verbose":false}\r\nSUB _INBOX.ask 1\r\n')
+        client.sendall(f"PUB {subject} _INBOX.ask {len(body)}\r\n".encode() + body + b"\r\n")
+        lines = client.makefile("rb")
+        for line in lines:
+            if line.startswith(b"MSG "):
+                return lines.read(int(line.split()[-1]))
+    raise BenchError(f"no answer to {subject}")
+
+
+def jetstream(*, storage: str, in_flight: int, sync: str = "", peer_sync: str = "") -> Run:
+    """Publishes to one stream, each acknowledged; `sync` and `peer_sync` are sync_interval."""
+
+    def run(program: Program, scale: Scale) -> Numbers:
+        wanted = peer_sync if program.name == "peer" else sync
+        with tempfile.TemporaryDirectory(prefix="martlet-bench-js-") as directory:
+            config = Path(directory, "server.conf")
+            interval = f"sync_interval: {wanted}" if wanted else ""
+            config.write_text(f"jetstream {{ store_dir: '{directory}'\n{interval} }}\n")
+            with program.running(["-c", str(config)]) as server:
+                settings = {"name": "B", "subjects": ["bench.js"], "storage": storage}
+                answer = request(
+                    server.port, "$JS.API.STREAM.CREATE.B", json.dumps(settings).encode()
+                )
+                if b'"error"' in answer:
+                    raise BenchError(f"no stream: {answer.decode()}")
+                return generate(
+                    server,
+                    "acked",
+                    in_flight=in_flight,
+                    size=128,
+                    seconds=scale.seconds,
+                    warmup=scale.warmup_s,
+                )
 
     return run
 

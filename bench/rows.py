@@ -65,9 +65,7 @@ class Row:
 def _stream(
     name: str, publishers: int, subscribers: int, subjects: int, size: int, goal: float, about: str
 ) -> Row:
-    run = loads.stream(
-        publishers=publishers, subscribers=subscribers, subjects=subjects, size=size
-    )
+    run = loads.stream(publishers=publishers, subscribers=subscribers, subjects=subjects, size=size)
     return Row(
         name, "core", Measurement(name, run), "delivered_per_s", "msg/s", Better.HIGHER,
         times(goal), about,
@@ -84,6 +82,16 @@ def _higher(
     name: str, measurement: Measurement, key: str, unit: str, goal: Goal | None, about: str
 ) -> Row:
     return Row(name, "core", measurement, key, unit, Better.HIGHER, goal, about)
+
+
+def _jetstream(
+    name: str, storage: str, in_flight: int, sync: str, peer_sync: str, goal: float, about: str
+) -> Row:
+    run = loads.jetstream(storage=storage, in_flight=in_flight, sync=sync, peer_sync=peer_sync)
+    return Row(
+        name, "jetstream", Measurement(name, run), "acks_per_s", "msg/s", Better.HIGHER,
+        times(goal), about,
+    )  # fmt: skip
 
 
 _REQUEST = Measurement("request", loads.latency(requesters=1, responders=1))
@@ -126,6 +134,15 @@ ROWS: tuple[Row, ...] = (
            "p99 of others beside a subscriber that never reads 32 MB/s, against quiet"),
     _lower("isolation_garbage", _ISOLATION, "garbage_ratio", "x", absolute(2.0),
            "p99 of others beside 1,000 connections/s that send nonsense, against quiet"),
+    _jetstream("js_file_durable_lazy", "file", 4096, "", "", 2.0,
+               "file, 128 B, 4,096 in flight: durable, against the peer's lazy default"),
+    _jetstream("js_file_durable_always", "file", 4096, "", "always", 100.0,
+               "the same, against the peer's sync_interval always"),
+    _jetstream("js_file_lazy", "file", 4096, "2m", "", 2.0, "the same, both lazy"),
+    _jetstream("js_memory", "memory", 4096, "", "", 2.0, "memory, 128 B, 4,096 in flight"),
+    _jetstream("js_awaited_durable", "file", 1, "", "always", 1.0,
+               "file, one by one, both durable"),
+    _jetstream("js_awaited_lazy", "file", 1, "2m", "", 1.0, "file, one by one, both lazy"),
 )  # fmt: skip
 
 

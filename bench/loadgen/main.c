@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "acked.h"
 #include "attack.h"
 #include "calibrate.h"
 #include "crowd.h"
@@ -24,6 +25,7 @@ static const char USAGE[] =
     "  stream         publishers and subscribers as fast as they can; 0 subscribers: publish only,\n"
     "                 timed up to the PONG behind the last message\n"
     "  latency        requesters with one request in flight each, responders that answer at once\n"
+    "  acked          publishes to bench.js with --in-flight of them unanswered; a stream answers\n"
     "  connections    opens --count connections (CONNECT, PING, PONG), looks at the server's memory\n"
     "  subscriptions  --count unique subjects over --connections, looks at the server's memory\n"
     "  attack         misbehaves at a steady pace for --seconds; prints 'attacking' when it begins\n"
@@ -46,6 +48,7 @@ static const char USAGE[] =
     "  --responders N      [1]\n"
     "  --queue             responders share a queue group\n"
     "  --connections N     that share the subscriptions [10]\n"
+    "  --in-flight N       publishes without an ack yet [1]\n"
     "  --at-once N         connections being opened at the same time [64]\n"
     "  --settle F          seconds between the last answer and the look at memory [1]\n"
     "  --kind K            of attack: slow (reads 3 MB/s), deaf (never reads), garbage (1,000\n"
@@ -55,7 +58,7 @@ static const char USAGE[] =
 struct arguments {
     const char *host, *kind;
     int port, server_pid, size, publishers, subscribers, subjects, requesters, responders;
-    int queue, connections, at_once, bytes_per_ms, stall_ms;
+    int in_flight, queue, connections, at_once, bytes_per_ms, stall_ms;
     long long count;
     double seconds, warmup, settle;
 };
@@ -96,7 +99,7 @@ static void option_set(const struct option_row *row, const char *text)
 static struct arguments arguments_parse(int argc, char **argv)
 {
     static struct arguments a = {.host = "127.0.0.1", .kind = "slow", .size = 16, .publishers = 1,
-        .subscribers = 1, .subjects = 1, .requesters = 1, .responders = 1, .connections = 10,
+        .subscribers = 1, .subjects = 1, .requesters = 1, .responders = 1, .connections = 10, .in_flight = 1,
         .at_once = 64, .bytes_per_ms = 32768, .stall_ms = 5000, .seconds = 2, .warmup = 0.5, .settle = 1};
     const struct option_row rows[] = {
         {"host", TEXT, &a.host, 0, 0}, {"kind", TEXT, &a.kind, 0, 0},
@@ -106,6 +109,7 @@ static struct arguments arguments_parse(int argc, char **argv)
         {"subjects", WHOLE, &a.subjects, 1, 26}, {"requesters", WHOLE, &a.requesters, 1, 99},
         {"responders", WHOLE, &a.responders, 1, 99}, {"queue", FLAG, &a.queue, 0, 0},
         {"connections", WHOLE, &a.connections, 1, PEERS_MAX},
+        {"in-flight", WHOLE, &a.in_flight, 1, 1 << 20},
         {"at-once", WHOLE, &a.at_once, 1, 1024},
         {"bytes-per-ms", WHOLE, &a.bytes_per_ms, 1, 1 << 20},
         {"stall-ms", WHOLE, &a.stall_ms, 1, 60000},
@@ -157,6 +161,14 @@ static void run_latency(const struct arguments *a)
     latency_run(&target, &options);
 }
 
+static void run_acked(const struct arguments *a)
+{
+    struct target target = target_of(a);
+    struct acked_options options = {.in_flight = a->in_flight, .payload_bytes = a->size,
+        .seconds = a->seconds, .warmup_seconds = a->warmup, .stall_ms = a->stall_ms};
+    acked_run(&target, &options);
+}
+
 static void run_crowd(const struct arguments *a,
                       void (*run)(const struct target *, const struct crowd_options *))
 {
@@ -197,6 +209,8 @@ int main(int argc, char **argv)
         run_stream(&arguments);
     else if (strcmp(load, "latency") == 0)
         run_latency(&arguments);
+    else if (strcmp(load, "acked") == 0)
+        run_acked(&arguments);
     else if (strcmp(load, "connections") == 0)
         run_crowd(&arguments, connections_run);
     else if (strcmp(load, "subscriptions") == 0)

@@ -1,0 +1,153 @@
+/* The stream that listens to bench.js is there already. Each publish has a reply subject of its
+ * own; acks must come in the order of the publishes, with sequences that go up by one. */
+#define _GNU_SOURCE
+#include "acked.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "histogram.h"
+
+enum { LINE_BYTES = 96, OUTPUT_BYTES = 1 << 20, BUFFER_BYTES = 1 << 20 };
+
+struct acked {
+    const struct target *target;
+    const struct acked_options *options;
+    int fd;
+    char *payload, *output, *buffer;
+    size_t output_begin, output_end, have;
+    uint64_t sent, answered, stream_seq;
+    uint64_t *sent_ns;      /* by number modulo in_flight */
+    struct histogram histogram;
+};
+
+static void publish_more(struct acked *acked)
+{
+    const struct acked_options *options = acked->options;
+    if (acked->output_begin == acked->output_end)
+        acked->output_begin = acked->output_end = 0;
+    uint64_t now = now_ns();
+    while (acked->sent - acked->answered < (uint64_t)options->in_flight
+           && acked->output_end + LINE_BYTES + (size_t)options->payload_bytes < OUTPUT_BYTES) {
+        acked->sent_ns[acked->sent % (uint64_t)options->in_flight] = now;
+        acked->output_end += (size_t)sprintf(acked->output + acked->output_end,
+            "PUB bench.js _INBOX.bench.%010llu %d\r\n", (unsigned long long)acked->sent++,
+            options->payload_bytes);
+        memcpy(acked->output + acked->output_end, acked->payload, (size_t)options->payload_bytes + 2);
+        acked->output_end += (size_t)options->payload_bytes + 2;
+    }
+}
+
+static void output_send(struct acked *acked)
+{
+    while (acked->output_begin < acked->output_end) {
+        ssize_t gone = send(acked->fd, acked->output + acked->output_begin,
+                            acked->output_end - acked->output_begin, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (gone < 0 && errno == EAGAIN)
+            return;
+        if (gone < 0)
+            fail("the publisher cannot send: %s", strerror(errno));
+        acked->output_begin += (size_t)gone;
+    }
+}
+
+static void ack_arrived(struct acked *acked, const char *line, const char *body, size_t body_bytes)
+{
+    char expected[LINE_BYTES];
+    int length = sprintf(expected, "MSG _INBOX.bench.%010llu ", (unsigned long long)acked->answered);
+    if (memcmp(line, expected, (size_t)length) != 0)
+        fail("the ack of %.*s was due, and %.*s came", length, expected, length, line);
+    const char *seq = memmem(body, body_bytes, "\"seq\":", 6);
+    if (!seq || memmem(body, body_bytes, "\"error\"", 7))
+        fail("no ack: %.*s", (int)body_bytes, body);
+    uint64_t number = strtoull(seq + 6, NULL, 10);
+    if (acked->stream_seq && number != acked->stream_seq + 1)
+        fail("sequence %llu came after %llu", (unsigned long long)number,
+             (unsigned long long)acked->stream_seq);
+    acked->stream_seq = number;
+    uint64_t sent = acked->sent_ns[acked->answered % (uint64_t)acked->options->in_flight];
+    histogram_add(&acked->histogram, now_ns() - sent);
+    acked->answered++;
+}
+
+static void acks_read(struct acked *acked)
+{
+    ssize_t got = recv(acked->fd, acked->buffer + acked->have, BUFFER_BYTES - acked->have, MSG_DONTWAIT);
+    if (got < 0 && errno == EAGAIN)
+        return;
+    if (got <= 0)
+        fail("the server closed the connection");
+    const char *at = acked->buffer, *end = acked->buffer + acked->have + got;
+    while (at < end) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        if (!newline)
+            break;
+        if (memcmp(at, "MSG ", 4) != 0) {
+            control_is_pong(at, (size_t)(newline - at));
+            at = newline + 1;
+            continue;
+        }
+        const char *size = newline - 1;
+        while (size[-1] != ' ')
+            size--;
+        size_t body_bytes = strtoul(size, NULL, 10);
+        if ((size_t)(end - newline - 1) < body_bytes + 2)
+            break;
+        ack_arrived(acked, at, newline + 1, body_bytes);
+        at = newline + 1 + body_bytes + 2;
+    }
+    acked->have = (size_t)(end - at);
+    memmove(acked->buffer, at, acked->have);
+}
+
+/* Publishes for so long, then waits for what is under way. */
+static struct usage phase_run(struct acked *acked, double seconds)
+{
+    struct usage start = usage_start(acked->target);
+    uint64_t deadline = start.wall_ns + (uint64_t)(seconds * 1e9);
+    memset(&acked->histogram, 0, sizeof acked->histogram);
+    do {
+        if (now_ns() < deadline)
+            publish_more(acked);
+        output_send(acked);
+        bool waiting = acked->output_begin < acked->output_end;
+        struct pollfd watched = {acked->fd, (short)(POLLIN | (waiting ? POLLOUT : 0)), 0};
+        if (poll(&watched, 1, acked->options->stall_ms) == 0)
+            fail("%llu publishes had no ack within %d ms",
+                 (unsigned long long)(acked->sent - acked->answered), acked->options->stall_ms);
+        if (watched.revents & (POLLIN | POLLHUP | POLLERR))
+            acks_read(acked);
+    } while (acked->answered < acked->sent || now_ns() < deadline);
+    return usage_since(acked->target, start);
+}
+
+void acked_run(const struct target *target, const struct acked_options *options)
+{
+    struct acked *acked = must_allocate(sizeof *acked);
+    *acked = (struct acked){.target = target, .options = options};
+    acked->payload = must_allocate((size_t)options->payload_bytes + 3);
+    memset(acked->payload, 'x', (size_t)options->payload_bytes);
+    memcpy(acked->payload + options->payload_bytes, "\r\n", 3);
+    acked->output = must_allocate(OUTPUT_BYTES);
+    acked->buffer = must_allocate(BUFFER_BYTES);
+    acked->sent_ns = must_allocate((size_t)options->in_flight * sizeof *acked->sent_ns);
+    acked->fd = nats_connect(target);
+    send_all(acked->fd, "SUB _INBOX.bench.* 1\r\n", 22);
+    nats_flush(acked->fd);
+    if (options->warmup_seconds > 0)
+        phase_run(acked, options->warmup_seconds);
+    struct usage usage = phase_run(acked, options->seconds);
+    const struct histogram *histogram = &acked->histogram;
+    printf("{\"load\":\"acked\",\"acks\":%llu,\"seconds\":%.4f,\"acks_per_s\":%.0f,"
+           "\"p50_us\":%.2f,\"p99_us\":%.2f,\"max_us\":%.2f,\"server_cpu_ns_per_message\":%.1f}\n",
+           (unsigned long long)histogram->total, (double)usage.wall_ns / 1e9,
+           (double)histogram->total * 1e9 / (double)usage.wall_ns,
+           histogram_ns(histogram, 0.5) / 1e3, histogram_ns(histogram, 0.99) / 1e3,
+           (double)histogram->max_ns / 1e3,
+           (double)usage.server_cpu_ns / (double)histogram->total);
+    close_hard(acked->fd);
+}

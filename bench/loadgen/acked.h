@@ -1,0 +1,17 @@
+/* Publishes that ask for an answer each: JetStream. One connection, many in flight or one. */
+#ifndef LOADGEN_ACKED_H
+#define LOADGEN_ACKED_H
+
+#include "net.h"
+
+struct acked_options {
+    int in_flight;
+    int payload_bytes;
+    double seconds;
+    double warmup_seconds;
+    int stall_ms;
+};
+
+void acked_run(const struct target *target, const struct acked_options *options);
+
+#endif
