@@ -116,12 +116,10 @@ cdef BlockFile* new_block_file(str path, str directory, OpenFiles* files, Block*
                                uint64_t group, uint64_t salt, uint64_t prior_checksum) except NULL
 cdef void free_block_file(BlockFile* file) noexcept
 cdef int run_apply(Job* job, const FileCalls* calls) noexcept nogil
-cdef int run_seal(Job* job, const FileCalls* calls) noexcept nogil
-cdef int run_end(Job* job, const FileCalls* calls) noexcept nogil
 cdef int run_remove(Job* job, const FileCalls* calls) noexcept nogil
 cdef int run_checkpoint(Job* job, const FileCalls* calls) noexcept nogil
-cdef int run_compact(Job* job, const FileCalls* calls) noexcept nogil
 cdef int run_erase(Job* job, const FileCalls* calls) noexcept nogil
+cdef int need_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil
 cdef int write_through(BlockFile* file, const FileCalls* calls, const char* data, size_t size, uint64_t at) noexcept nogil
 cdef void close_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil
 

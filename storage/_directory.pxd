@@ -1,7 +1,8 @@
 # cython: language_level=3
 from libc.stdint cimport int64_t, uint64_t
 
-from storage._blockhome cimport BlockHome, Workshop
+from storage._blockhome cimport BlockHome
+from storage._blocktable cimport Workshop
 from storage._commitlog cimport CommitLog, Replay
 from storage._disk cimport DiskThread
 from storage._fs cimport Files

@@ -27,9 +27,11 @@ from libc.string cimport memset
 from storage.fs import NotUsable, sync_directory, take_lock, write_file
 
 from storage._block cimport JOB_APPLY, BlockJob, Extent, run_apply
+from storage._checkpoint cimport checkpoint_job
 from storage._codec cimport load64, xxh64
 from storage._commitlog cimport Replay
 from storage._disk cimport Job
+from storage._recovery cimport end_replay, load_state, rebuild, replay_frame
 
 FORMAT_VERSION = 1
 
@@ -148,8 +150,8 @@ cdef class DataDirectory:
             group, salt, settings = found
             home = BlockHome(self.shop, str(directory), group, salt)
             home.replaying = True
-            if not home.load_state() and first_indexes.get(group) != 1:
-                home.rebuild(first_indexes.get(group, 1) - 1)
+            if not load_state(home) and first_indexes.get(group) != 1:
+                rebuild(home, first_indexes.get(group, 1) - 1)
             self.homes[group] = home
             self.next_group = max(self.next_group, group + 1)
             if attach is not None:
@@ -163,12 +165,12 @@ cdef class DataDirectory:
         for index in range(found.count):
             home = self.homes.get(found.frames[index].group)
             if home is not None:
-                home.replay_frame(&found.frames[index])
+                replay_frame(home, &found.frames[index])
             else:
                 self.next_group = max(self.next_group, found.frames[index].group + 1)
         self.block_disk = DiskThread(self.files, False)
         for home in self.homes.values():
-            home.end_replay()
+            end_replay(home)
             if home.log_group.index != home.checkpoint_index or home.touched or home.damage:
                 self.checkpoint_now(home, False)
         self.shop.touched.clear()
@@ -177,7 +179,7 @@ cdef class DataDirectory:
 
     def checkpoint_now(self, home: BlockHome, clean: bool) -> None:
         """During recovery and at the end: a checkpoint on this thread."""
-        cdef BlockJob* job = (<BlockHome>home).checkpoint_job(0, clean)
+        cdef BlockJob* job = checkpoint_job(home, 0, clean)
         cdef int result = job.job.run(&job.job, &self.files.calls)
         job.job.result = result
         (<BlockHome>home).touched = False
@@ -268,7 +270,7 @@ cdef class DataDirectory:
             batch.homes.append((home, home.last_seq))
             home.touched = False
             if home.checkpoint_wanted and not home.checkpoint_running:
-                batch.checkpoints[batch.checkpoint_count] = home.checkpoint_job(segment, False)
+                batch.checkpoints[batch.checkpoint_count] = checkpoint_job(home, segment, False)
                 batch.checkpoint_count += 1
         self.shop.touched.clear()
         self.log.submit()

@@ -1,0 +1,67 @@
+# cython: language_level=3
+from cpython.ref cimport PyObject
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from storage._block cimport Block, BlockJob, Extent, OpenFiles
+from storage._commitlog cimport Chunk, CommitLog
+from storage._fs cimport Files
+from storage._record cimport Record, RecordHome
+
+
+# What the homes of one data directory share: the log, and the batch that is being built.
+cdef class Workshop:
+    cdef Files files
+    cdef CommitLog log          # None while replaying
+    cdef OpenFiles open_files
+    cdef readonly list touched  # homes with work in the open batch
+    cdef BlockJob** after       # jobs to queue behind the open batch's writes
+    cdef size_t after_count
+    cdef size_t after_room
+    cdef readonly uint32_t block_size_min
+    cdef readonly uint32_t block_size_max
+    cdef uint64_t tick
+    cdef object candidates      # (home, block number) that became mostly dead
+    cdef object in_flight       # lists of chunks, a list for each batch not applied yet
+    cdef Chunk chunk_of(self, const char* at)
+    cdef readonly size_t maps_open
+    cdef int queue_after(self, BlockJob* job) except -1
+
+
+cdef class BlockTable(RecordHome):
+    cdef readonly str path
+    cdef readonly uint64_t group
+    cdef readonly uint64_t salt
+    cdef readonly uint64_t floor        # all below is gone
+    cdef readonly list lost             # [first, last] ranges that are damaged
+    cdef readonly list damage           # sentences about it
+    cdef Workshop shop
+    cdef Block** blocks
+    cdef readonly size_t block_count
+    cdef size_t block_room
+    cdef Block* active
+    cdef size_t hint
+    cdef Extent* pending
+    cdef size_t pending_head
+    cdef size_t pending_count
+    cdef size_t pending_room
+    cdef bint replaying
+    cdef bint index_stale               # while replaying: the indexer could not be told what went
+    cdef Block* find_block(self, uint64_t seq) noexcept nogil
+    cdef size_t block_index_from(self, uint64_t seq) noexcept nogil
+    cdef int need_index(self, Block* block) except -1
+    cdef int need_map(self, Block* block) except -1
+    cdef void let_go_map(self, Block* block) noexcept
+    cdef int scan_block(self, Block* block) except -1
+    cdef const char* locate(self, Block* block, uint32_t slot) except? NULL
+    cdef int adopt_footer(self, Block* block, const Block* footer) except -1
+    cdef int note_lost(self, uint64_t first, uint64_t last, str what) except -1
+    cdef int note_unreadable(self, Block* block) except -1
+    cdef int job_done(self, BlockJob* job) except -1
+
+
+cdef BlockJob* new_job(int kind, BlockTable owner) except NULL
+cdef bytes dead_bytes(const Block* block)
+
+
+cdef inline bint is_dead(const Block* block, uint32_t slot) noexcept nogil:
+    return slot >> 3 < block.dead_room and block.dead_bits[slot >> 3] & (1 << (slot & 7)) != 0

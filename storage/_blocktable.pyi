@@ -1,0 +1,1 @@
+"""The base of BlockHome; nothing here is for Python."""

@@ -1,0 +1,407 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""What one stream has on disk: its table of blocks, how a record is found and read.
+
+Contract: DESIGN.md, "The seam". Reads are served from the commit log's chunk while a record is on
+its way to the block (`pending` extents), afterwards from a map of the file. A sealed block has no
+index in memory: it is in the footer, read through the map. Nothing is served before its checksum
+was seen to hold. `Workshop` is what the tables of one directory share.
+"""
+import os
+from collections import deque
+
+from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memset
+
+from storage._block cimport (
+    BLOCK_CUT, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, add_slot, check_head, close_block_file,
+    find_slot, free_block, free_block_file, load_trailer, slot_at_or_after)
+from storage._codec cimport (
+    KIND_ERASED, KIND_MESSAGE, check_record, file_counted_size, load64, view_record)
+from storage._commitlog cimport Chunk
+from storage._fs cimport FileMap, map_file
+from storage._record cimport RecordVisit
+
+
+cdef class Workshop:
+    """Shared by the homes of one directory; DataDirectory owns it."""
+
+    def __cinit__(self, Files files, uint32_t block_size_min, uint32_t block_size_max, int files_open_max):
+        self.files = files
+        self.touched = []
+        self.in_flight = deque()
+        self.candidates = deque()
+        self.block_size_min = block_size_min
+        self.block_size_max = block_size_max
+        self.open_files.count_max = files_open_max
+
+    def close_files(self) -> None:
+        """When the block thread has ended."""
+        while self.open_files.newest != NULL:
+            close_block_file(self.open_files.newest, &self.files.calls)
+
+    def __dealloc__(self):
+        cdef size_t index
+        for index in range(self.after_count):
+            free(self.after[index])
+        free(self.after)
+
+    cdef Chunk chunk_of(self, const char* at):
+        """The chunk that `at` points into; None: none that is still under way."""
+        cdef Chunk chunk
+        for chunks in (*self.in_flight, [self.log.chunk]):
+            for chunk in chunks:
+                if chunk is not None and chunk.data <= at < chunk.data + chunk.used:
+                    return chunk
+        return None
+
+    cdef int queue_after(self, BlockJob* job) except -1:
+        """Keep `job` until the open batch is handed over; while replaying it runs at once."""
+        cdef BlockTable home
+        cdef int result
+        if self.log is None:
+            result = job.job.run(&job.job, &self.files.calls)
+            home = <BlockTable>job.owner
+            home.job_done(job)
+            if result < 0:
+                raise OSError(-result, os.strerror(-result), home.path)
+            return 0
+        if self.after_count == self.after_room:
+            self.after_room = self.after_room * 2 or 16
+            self.after = <BlockJob**>realloc(self.after, self.after_room * sizeof(BlockJob*))
+            if self.after == NULL:
+                raise MemoryError
+        self.after[self.after_count] = job
+        self.after_count += 1
+        return 0
+
+
+cdef BlockJob* new_job(int kind, BlockTable owner) except NULL:
+    cdef BlockJob* job = <BlockJob*>calloc(1, sizeof(BlockJob))
+    if job == NULL:
+        raise MemoryError
+    job.kind = kind
+    Py_INCREF(owner)
+    job.owner = <PyObject*>owner
+    job.group = owner.group
+    job.salt = owner.salt
+    return job
+
+
+cdef bytes dead_bytes(const Block* block):
+    """Exactly (slots + 7) / 8 bytes, whatever was allocated."""
+    cdef size_t size = (block.slots + 7) // 8
+    cdef bytes kept = (<char*>block.dead_bits)[:min(size, <size_t>block.dead_room)]
+    return kept.ljust(size, b"\0")
+
+
+cdef class BlockTable(RecordHome):
+    """The part of a BlockHome that finds and reads."""
+
+    def __cinit__(self, Workshop shop, str path, uint64_t group, uint64_t salt):
+        self.shop = shop
+        self.path = path
+        self.group = group
+        self.salt = salt
+        self.floor = 1
+        self.lost = []
+        self.damage = []
+
+    def __dealloc__(self):
+        cdef size_t index
+        for index in range(self.block_count):
+            free_block_file(self.blocks[index].file)
+            free_block(self.blocks[index])
+        free(self.blocks)
+        free(self.pending)
+
+    def close_files(self) -> None:
+        """Before this home goes for good; nothing may be under way."""
+        cdef size_t index
+        for index in range(self.block_count):
+            if self.blocks[index].file != NULL:
+                close_block_file(self.blocks[index].file, &self.shop.files.calls)
+
+    cdef int job_done(self, BlockJob* job) except -1:
+        raise NotImplementedError
+
+    def block_path(self, number: int) -> str:
+        return f"{self.path}/{number:016x}.blk"
+
+    # -- finding -----------------------------------------------------------------------------------
+
+    cdef size_t block_index_from(self, uint64_t seq) noexcept nogil:
+        """The first block whose last sequence is at or above `seq`; `block_count` when there is none."""
+        cdef size_t low = 0
+        cdef size_t high = self.block_count
+        cdef size_t middle
+        if self.hint < high and self.blocks[self.hint].last_seq >= seq and (
+                self.hint == 0 or self.blocks[self.hint - 1].last_seq < seq):
+            return self.hint
+        while low < high:
+            middle = (low + high) >> 1
+            if self.blocks[middle].last_seq < seq:
+                low = middle + 1
+            else:
+                high = middle
+        self.hint = low
+        return low
+
+    cdef Block* find_block(self, uint64_t seq) noexcept nogil:
+        cdef size_t index = self.block_index_from(seq)
+        if index == self.block_count or self.blocks[index].first_seq > seq:
+            return NULL
+        return self.blocks[index]
+
+    cdef int need_map(self, Block* block) except -1:
+        """Have the block's file mapped. 0: it is missing or not this block's (noted as lost)."""
+        cdef FileMap file
+        if block.map != NULL:
+            return 1
+        if block.flags & BLOCK_UNREADABLE:
+            return 0
+        path = self.block_path(block.number)
+        try:
+            file = map_file(path)
+        except FileNotFoundError:
+            file = None
+        if file is None or not check_head(file.data, file.size, self.group, block.number):
+            block.flags |= BLOCK_UNREADABLE
+            if not self.replaying:
+                self.note_unreadable(block)
+            return 0
+        Py_INCREF(file)
+        block.map = <PyObject*>file
+        block.data = file.data
+        block.data_size = file.size
+        self.shop.maps_open += 1
+        return 1
+
+    cdef int note_unreadable(self, Block* block) except -1:
+        return self.note_lost(max(block.first_seq, self.floor), block.last_seq,
+                              f"{self.block_path(block.number)}: missing, or its header does not hold")
+
+    cdef void let_go_map(self, Block* block) noexcept:
+        """Forget the map, and the index that lies in it. A pinned view keeps the memory alive."""
+        if block.map == NULL:
+            return
+        Py_XDECREF(block.map)
+        block.map = NULL
+        block.data = NULL
+        block.data_size = 0
+        self.shop.maps_open -= 1
+        if not block.index_owned:
+            block.offsets = block.deltas = NULL
+
+    cdef int need_index(self, Block* block) except -1:
+        """Have the sequence index: from the footer, else by reading the records. 0: unreadable."""
+        cdef Block footer
+        cdef uint32_t index_start
+        if block.offsets != NULL:
+            return 1
+        if block.data_end == BLOCK_HEAD:
+            return 1
+        if self.need_map(block) == 0:
+            return 0
+        if not block.flags & BLOCK_SEALED or block.flags & BLOCK_CUT:
+            return self.scan_block(block)
+        memset(&footer, 0, sizeof(Block))
+        if load_trailer(block.data, block.data_size, self.group, self.salt, &footer, &index_start) == 0 or (
+                footer.number != block.number):
+            self.damage.append(f"{self.block_path(block.number)}: footer does not hold, index rebuilt")
+            return self.scan_block(block)
+        if footer.generation > block.generation:
+            self.adopt_footer(block, &footer)
+        if footer.slots < block.slots or footer.data_end < block.data_end:
+            return self.scan_block(block)
+        block.offsets = <uint32_t*>(block.data + index_start)
+        if footer.flags & BLOCK_SPARSE:
+            block.deltas = block.offsets + footer.slots
+        return 1
+
+    cdef int scan_block(self, Block* block) except -1:
+        """Rebuild the index from the records up to `data_end`; what does not hold is lost."""
+        cdef Block fresh
+        cdef Record record
+        cdef uint64_t at = BLOCK_HEAD
+        cdef uint64_t end = min(<uint64_t>block.data_end, block.data_size)
+        cdef uint32_t size
+        cdef uint64_t next_seq = block.first_seq
+        cdef bint bad = False
+        memset(&fresh, 0, sizeof(Block))
+        fresh.first_seq = block.first_seq
+        while at < end:
+            size = check_record(block.data + at, end - at, self.salt)
+            if size:
+                view_record(block.data + at, &record)
+            if size == 0 or record.seq < next_seq or record.seq > block.last_seq:
+                bad = True
+                at += 1
+                continue
+            if bad:
+                self.note_lost(next_seq, record.seq - 1, f"{self.block_path(block.number)}: records do not hold")
+                bad = False
+            add_slot(&fresh, record.seq, <uint32_t>at)
+            next_seq = record.seq + max(record.skip_count, <uint64_t>1)
+            at += size
+        if (bad or end < block.data_end) and next_seq <= block.last_seq:
+            self.note_lost(next_seq, block.last_seq, f"{self.block_path(block.number)}: records do not hold")
+        block.offsets = fresh.offsets
+        block.deltas = fresh.deltas
+        block.slots = fresh.slots
+        block.slot_room = fresh.slot_room
+        block.flags = block.flags & ~<uint32_t>BLOCK_SPARSE | (fresh.flags & BLOCK_SPARSE)
+        block.index_owned = True
+        return block.offsets != NULL
+
+    cdef int adopt_footer(self, Block* block, const Block* footer) except -1:
+        """The file was rewritten after the checkpoint: what was dead then is not in it any more."""
+        if self.replaying:
+            self.index_stale = True
+        block.slots = footer.slots
+        block.messages = footer.messages
+        block.skips = footer.skips
+        block.data_end = block.written = footer.data_end
+        block.generation = footer.generation
+        block.counted = footer.counted
+        block.flags = footer.flags | (block.flags & BLOCK_CUT)
+        free(block.dead_bits)
+        block.dead_bits = NULL
+        block.dead_room = 0
+        block.dead = 0
+        return 0
+
+    cdef int note_lost(self, uint64_t first, uint64_t last, str what) except -1:
+        """Report sequences that cannot be served, once."""
+        if what not in self.damage:
+            self.damage.append(what)
+        if first <= last and [first, last] not in self.lost:
+            self.lost.append([first, last])
+        return 0
+
+    # -- reading -----------------------------------------------------------------------------------
+
+    cdef const char* locate(self, Block* block, uint32_t slot) except? NULL:
+        """The bytes of a slot's record, checked; NULL: damaged, or not readable."""
+        cdef uint32_t offset = block.offsets[slot]
+        cdef const char* at
+        cdef size_t index
+        cdef Extent* extent
+        cdef uint64_t seq
+        if offset >= block.written:
+            for index in range(self.pending_head, self.pending_count):
+                extent = &self.pending[index]
+                if extent.block == block and extent.at <= offset < extent.at + extent.size:
+                    return extent.data + (offset - extent.at)
+            return NULL
+        if self.need_map(block) == 0:
+            return NULL
+        at = block.data + offset
+        seq = block.first_seq + (block.deltas[slot] if block.deltas != NULL else slot)
+        if offset < block.data_size and check_record(at, block.data_size - offset, self.salt) and (
+                load64(at + 8) == seq):
+            return at
+        self.note_lost(seq, seq, f"{self.block_path(block.number)}: record of {seq} does not hold")
+        return NULL
+
+    cdef int read(self, uint64_t seq, Record* out) except -1:
+        cdef Block* block
+        cdef int64_t slot
+        cdef const char* at
+        if seq < self.floor or seq > self.last_seq:
+            return 0
+        block = self.find_block(seq)
+        if block == NULL or (block.offsets == NULL and self.need_index(block) == 0):
+            return 0
+        slot = find_slot(block, seq)
+        if slot < 0 or is_dead(block, <uint32_t>slot):
+            return 0
+        block.used_at = self.shop.tick
+        at = self.locate(block, <uint32_t>slot)
+        if at == NULL or at[4] != KIND_MESSAGE:
+            return 0
+        view_record(at, out)
+        return 1
+
+    cdef int read_next(self, uint64_t seq, Record* out) except -1:
+        cdef size_t index
+        cdef Block* block
+        cdef int64_t slot
+        cdef const char* at
+        seq = max(seq, self.floor)
+        index = self.block_index_from(seq)
+        while index < self.block_count:
+            block = self.blocks[index]
+            index += 1
+            if block.dead >= block.messages or (block.offsets == NULL and self.need_index(block) == 0):
+                continue
+            block.used_at = self.shop.tick
+            slot = slot_at_or_after(block, seq)
+            while slot < block.slots:
+                if block.offsets[slot] and not is_dead(block, <uint32_t>slot):
+                    at = self.locate(block, <uint32_t>slot)
+                    if at != NULL and at[4] == KIND_MESSAGE:
+                        view_record(at, out)
+                        return 1
+                slot += 1
+        return 0
+
+    cdef int visit(self, uint64_t first, RecordVisit step, void* context) except -1:
+        cdef size_t index
+        cdef Block* block
+        cdef Record record
+        cdef int64_t slot
+        cdef const char* at
+        cdef bint mapped
+        first = max(first, self.floor)
+        index = self.block_index_from(first)
+        while index < self.block_count:
+            block = self.blocks[index]
+            index += 1
+            mapped = block.map != NULL
+            if block.offsets == NULL and self.need_index(block) == 0:
+                continue
+            for slot in range(slot_at_or_after(block, first), block.slots):
+                if block.offsets[slot] == 0 or is_dead(block, <uint32_t>slot):
+                    continue
+                at = self.locate(block, <uint32_t>slot)
+                if at == NULL or at[4] == KIND_ERASED:
+                    continue
+                view_record(at, &record)
+                if record.skip_count and record.seq + record.skip_count - 1 > block.last_seq:
+                    record.skip_count = block.last_seq - record.seq + 1
+                if step(context, &record):
+                    return 1
+            if not mapped and block != self.active and not block.index_owned:
+                self.let_go_map(block)
+        return 0
+
+    cdef uint64_t seek_time(self, int64_t ts_ns) except? 0:
+        cdef size_t index
+        cdef Block* block
+        cdef Record record
+        cdef uint64_t seq
+        for index in range(self.block_count):
+            block = self.blocks[index]
+            if block.max_ts < ts_ns or block.dead >= block.messages:
+                continue
+            seq = block.first_seq
+            while seq <= block.last_seq and self.read_next(seq, &record):
+                if record.ts_ns >= ts_ns:
+                    return record.seq
+                seq = record.seq + 1
+        return 0
+
+    cdef uint64_t counted_size(self, const Record* record) noexcept nogil:
+        return file_counted_size(record)
+
+    cdef object pin(self, const Record* view):
+        cdef Block* block = self.find_block(view.seq)
+        cdef size_t index
+        if block != NULL and block.map != NULL and block.data <= view.subject < block.data + block.data_size:
+            return <object>block.map
+        for index in range(self.pending_head, self.pending_count):
+            if self.pending[index].data <= view.subject < self.pending[index].data + self.pending[index].size:
+                return self.shop.chunk_of(view.subject)
+        raise ValueError(f"the view of sequence {view.seq} has ended")

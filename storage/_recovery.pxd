@@ -1,0 +1,10 @@
+# cython: language_level=3
+from libc.stdint cimport uint64_t
+
+from storage._blockhome cimport BlockHome
+from storage._commitlog cimport Frame
+
+cdef int load_state(BlockHome home) except -1
+cdef int rebuild(BlockHome home, uint64_t index) except -1
+cdef int replay_frame(BlockHome home, const Frame* frame) except -1
+cdef int end_replay(BlockHome home) except -1

@@ -1,0 +1,406 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Recovery of one stream: its checkpoint, else its blocks; then what the log has beyond that.
+
+Contract: DESIGN.md, "What the file store asks of the logic at recovery". `load_state` or `rebuild`
+first, then `replay_frame` for each frame in order, then `end_replay`. What is missing after that
+is in the home's `lost`, and `damage` says why.
+"""
+import os
+from pathlib import Path
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.ref cimport Py_INCREF, PyObject
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, malloc
+from libc.string cimport memcmp, memcpy, strdup
+
+from storage._block cimport (
+    BLOCK_HAS_DEAD, BLOCK_HEAD, BLOCK_ROW_SIZE, BLOCK_SEALED, BLOCK_UNREADABLE, JOB_ERASE, Block, BlockJob, check_head,
+    find_slot, free_block, free_block_file, load_row, load_trailer, new_block_file, run_erase, slot_at_or_after)
+from storage._blocktable cimport new_job
+from storage._checkpoint cimport STATE_HEAD
+from storage._codec cimport (
+    KIND_ERASED, RECORD_FIXED, check_record, erase_record, file_counted_size, load32, load64, store32, store64,
+    view_record, xxh64)
+from storage._commitlog cimport FRAME_CUT, FRAME_DROP, FRAME_ERASE, FRAME_FORGET, FRAME_RECORDS, Frame
+from storage._fs cimport FileMap, map_file
+from storage._record cimport Record, RecordIndexer
+
+
+def claimed_index(path: Path) -> int:
+    """The frame index in a state's header, not checked: which of two to try first."""
+    try:
+        with path.open("rb") as file:
+            return int.from_bytes(file.read(32)[24:], "little")
+    except FileNotFoundError:
+        return -1
+
+
+cdef int load_state(BlockHome home) except -1:
+    """Take the newer of the two states that holds; False: there is none, and nothing changed."""
+    paths = [Path(home.path, name) for name in ("state.a", "state.b")]
+    paths.sort(key=claimed_index, reverse=True)
+    for path in paths:
+        content = path.read_bytes() if path.exists() else b""
+        if state_holds(home, content):
+            take_state(home, content)
+            return True
+        if content:
+            home.damage.append(f"{path}: does not hold")
+    return False
+
+
+cdef int state_holds(BlockHome home, bytes content) except -1:
+    cdef const char* at = content
+    cdef size_t size = len(content)
+    return (size >= STATE_HEAD + 8 and memcmp(at, b"MARTSTA1", 8) == 0
+            and xxh64(at, size - 8, home.salt) == load64(at + size - 8)
+            and load64(at + 16) == home.group)
+
+
+cdef int take_state(BlockHome home, bytes content) except -1:
+    cdef const char* at = content
+    cdef const char* tail
+    cdef size_t index
+    cdef Block* block
+    home.log_group.resume(load64(at + 24))
+    home.checkpoint_index = load64(at + 24)
+    home.floor = load64(at + 32)
+    home.last_seq = load64(at + 40)
+    home.next_number = load64(at + 48)
+    home.last_checksum = load64(at + 56)
+    home.block_room = home.block_count = load32(at + 64)
+    home.blocks = <Block**>calloc(home.block_room or 1, sizeof(Block*))
+    tail = at + STATE_HEAD + home.block_count * BLOCK_ROW_SIZE
+    for index in range(home.block_count):
+        block = <Block*>calloc(1, sizeof(Block))
+        home.blocks[index] = block
+        load_row(at + STATE_HEAD + index * BLOCK_ROW_SIZE, block)
+        if block.flags & BLOCK_HAS_DEAD:
+            block.flags &= ~<uint32_t>BLOCK_HAS_DEAD
+            block.dead_room = (block.slots + 7) // 8
+            block.dead_bits = <uint8_t*>malloc(block.dead_room)
+            memcpy(block.dead_bits, tail, block.dead_room)
+            tail += block.dead_room
+        if block.number == load64(at + 80):
+            resume_active(home, block)
+    for index in range(load32(at + 88)):
+        home.lost.append([load64(tail), load64(tail + 8)])
+        tail += 16
+    if load32(at + 92):
+        home.snapshot = tail[:load64(at + 72)]
+    return 0
+
+
+cdef int resume_active(BlockHome home, Block* block) except -1:
+    """Append to this block again; its index is read when it is needed."""
+    home.active = block
+    block.file = new_block_file(home.block_path(block.number), home.path, &home.shop.open_files, block,
+                                home.group, home.salt, block.prior_checksum)
+    block.file.made = block.data_end > BLOCK_HEAD
+    return 0
+
+
+cdef int rebuild(BlockHome home, uint64_t index) except -1:
+    """Without a state: read every block; the log goes on behind frame `index`.
+
+    Which messages had been deleted before that is not known any more.
+    """
+    home.log_group.resume(index)
+    for path in sorted(Path(home.path).glob("*.blk")):
+        rebuild_block(home, int(path.stem, 16), str(path))
+    if home.block_count:
+        home.damage.append(f"{home.path}: state does not hold, read again from the blocks")
+
+
+cdef int rebuild_block(BlockHome home, uint64_t number, str path) except -1:
+    """Add one block from its file, by its footer or record by record."""
+    cdef Block* block
+    cdef FileMap file = map_file(path)
+    cdef uint32_t index_start
+    cdef uint64_t first_seq
+    home.next_number = max(home.next_number, number + 1)
+    if not check_head(file.data, file.size, home.group, number):
+        home.damage.append(f"{path}: header does not hold")
+        return 0
+    first_seq = load64(file.data + 32)
+    home.open_block(max(first_seq, home.last_seq + 1), 0)
+    block = home.active
+    home.active = NULL
+    home.next_number = max(home.next_number, number + 1)
+    free_block_file(block.file)
+    block.file = NULL
+    block.index_owned = False
+    block.number = number
+    block.flags = BLOCK_SEALED
+    block.prior_checksum = load64(file.data + 40)
+    if load_trailer(file.data, file.size, home.group, home.salt, block, &index_start):
+        block.written = block.data_end
+    else:
+        block.data_end = block.written = <uint32_t>file.size
+        block.last_seq = 0xFFFFFFFFFFFFFFFF
+        rescan(home, block)
+    if block.slots == 0:
+        home.block_count -= 1
+        home.let_go_map(block)
+        free_block(block)
+        return 0
+    home.last_seq = block.last_seq
+    home.last_checksum = block.last_checksum
+    if home.floor <= 1 and home.block_count == 1:
+        home.floor = block.first_seq
+    return 0
+
+
+cdef int rescan(BlockHome home, Block* block) except -1:
+    """Index a block whose end is not known: everything in it that holds."""
+    cdef uint32_t slot
+    cdef Record record
+    cdef const char* at
+    cdef uint32_t end = BLOCK_HEAD
+    cdef list lost = home.lost
+    cdef list damage = home.damage
+    home.lost, home.damage = [], []
+    home.need_map(block)
+    home.scan_block(block)
+    block.last_seq = 0
+    for slot in range(block.slots):
+        at = home.locate(block, slot) if block.offsets[slot] else NULL
+        if at == NULL:
+            continue
+        view_record(at, &record)
+        block.last_seq = record.seq + (record.skip_count - 1 if record.skip_count else 0)
+        block.last_checksum = load64(at + load32(at) - 8)
+        end = <uint32_t>(block.offsets[slot] + load32(at))
+        if record.skip_count:
+            block.skips += 1
+            continue
+        if block.messages == 0 or record.ts_ns < block.min_ts:
+            block.min_ts = record.ts_ns
+        block.max_ts = max(block.max_ts, record.ts_ns)
+        block.messages += 1
+        block.counted += file_counted_size(&record)
+        if at[4] == KIND_ERASED:
+            home.mark_dead(block, slot)
+    block.data_end = block.written = end
+    for first, last in home.lost:
+        if last <= block.last_seq:
+            lost.append([first, last])
+    home.lost, home.damage = lost, damage
+    return 0
+
+
+# -- replay ----------------------------------------------------------------------------------------
+
+cdef int replay_frame(BlockHome home, const Frame* frame) except -1:
+    """Do again what the log says, unless the checkpoint contains it."""
+    cdef size_t index
+    if frame.index <= home.log_group.index or home.torn:
+        return 0
+    if frame.index != home.log_group.index + 1:
+        if frame.after_damage == 1:
+            home.torn = True
+            return 0
+        home.gap = True
+        salvage(home)
+        home.damage.append(f"{home.path}: log frames {home.log_group.index + 1} to {frame.index - 1} are lost")
+    home.log_group.resume(frame.index)
+    if frame.kind == FRAME_RECORDS:
+        replay_records(home, frame.payload, frame.size)
+    elif frame.kind == FRAME_FORGET:
+        for index in range(frame.size // 8):
+            unindex_range(home, load64(frame.payload + index * 8), load64(frame.payload + index * 8))
+            home.apply_forget(load64(frame.payload + index * 8))
+            home.gone.add(load64(frame.payload + index * 8))
+    elif frame.kind == FRAME_ERASE:
+        replay_erase(home, load64(frame.payload))
+    elif frame.kind == FRAME_DROP:
+        if load64(frame.payload) > home.floor:
+            unindex_range(home, home.floor, load64(frame.payload) - 1)
+            home.apply_drop(load64(frame.payload))
+    elif frame.kind == FRAME_CUT:
+        home.index_stale = True
+        home.apply_cut(load64(frame.payload))
+    return 0
+
+
+cdef int replay_erase(BlockHome home, uint64_t seq) except -1:
+    """Erase again; the first try may have been torn, so that the record does not hold any more."""
+    cdef Record record
+    cdef Block* block
+    block = home.find_block(seq)
+    if home.read(seq, &record):
+        if home.indexer is not None and not home.index_stale:
+            home.indexer.unindex(&record)
+        home.queue_erase(block, <uint32_t>find_slot(block, seq))
+    elif block != NULL and seq >= home.floor and not block.flags & BLOCK_UNREADABLE:
+        home.index_stale = True     # its subject is not to be had any more
+        erase_torn(home, block, seq)
+    home.apply_forget(seq)
+    home.gone.add(seq)
+    return 0
+
+
+cdef int erase_torn(BlockHome home, Block* block, uint64_t seq) except -1:
+    """Write an erased record over the bytes between the neighbours of `seq`."""
+    cdef int64_t slot = slot_at_or_after(block, seq)
+    cdef int64_t before = slot - 1
+    cdef uint64_t start = BLOCK_HEAD
+    cdef uint64_t end = block.data_end
+    cdef uint64_t now
+    cdef BlockJob* job
+    cdef bytes content
+    while slot < block.slots:
+        now = block.first_seq + (block.deltas[slot] if block.deltas != NULL else slot)
+        if block.offsets[slot] and now > seq:
+            end = block.offsets[slot]
+            break
+        slot += 1
+    while before >= 0 and block.offsets[before] == 0:
+        before -= 1
+    if before >= 0:
+        start = block.offsets[before] + load32(block.data + block.offsets[before])
+    if end < start + RECORD_FIXED or (end <= block.data_size and check_record(
+            block.data + start, end - start, home.salt)):
+        return 0
+    content = b"\0" * (end - start)
+    store32(PyBytes_AS_STRING(content), <uint32_t>(end - start))
+    store64(PyBytes_AS_STRING(content) + 8, seq)
+    erase_record(PyBytes_AS_STRING(content), os.urandom(end - start - RECORD_FIXED), home.salt)
+    job = new_job(JOB_ERASE, home)
+    job.job.run = run_erase
+    Py_INCREF(content)
+    job.keep = <PyObject*>content
+    job.data = PyBytes_AS_STRING(content)
+    job.size = end - start
+    job.at = start
+    job.seq = seq
+    job.path = strdup(os.fsencode(home.block_path(block.number)))
+    return home.shop.queue_after(job)
+
+
+cdef int replay_records(BlockHome home, const char* at, uint64_t size) except -1:
+    """Put the records of a frame back into the blocks, byte for byte."""
+    cdef Record record
+    cdef uint32_t length
+    cdef bint first = True
+    while size:
+        length = check_record(at, size, home.salt)
+        if length == 0:
+            home.damage.append(f"{home.path}: a record in the log behind {home.last_seq} does not hold")
+            return 0
+        view_record(at, &record)
+        if first and home.gap and record.seq > home.last_seq + 1:
+            home.note_lost(home.last_seq + 1, record.seq - 1, f"{home.path}: records lost with their log frame")
+        first = False
+        if record.seq > home.last_seq:
+            home.place(&record, length, at, load64(at + length - 8))
+            if home.indexer is not None:
+                home.indexer.index(&record)
+        at += length
+        size -= length
+    home.gap = False
+    return 0
+
+
+cdef int unindex_range(BlockHome home, uint64_t first, uint64_t last) except -1:
+    """Tell the logic which live messages go."""
+    cdef Record record
+    cdef uint64_t told = 0
+    cdef uint64_t seq = first
+    if home.indexer is None or home.index_stale:
+        return 0
+    while seq <= last and home.read_next(seq, &record) and record.seq <= last:
+        home.indexer.unindex(&record)
+        told += 1
+        seq = record.seq + 1
+    if told < live_between(home, first, last):
+        home.index_stale = True
+    return 0
+
+
+cdef uint64_t live_between(BlockHome home, uint64_t first, uint64_t last) except? 0:
+    """A lower bound of the live messages in a range, from the blocks that lie in it whole."""
+    cdef uint64_t low = max(first, home.floor)
+    cdef uint64_t high = min(last, home.last_seq)
+    cdef uint64_t live = 0
+    cdef Block* block
+    cdef size_t index = home.block_index_from(low)
+    if low == high:
+        block = home.find_block(low)
+        return block != NULL and block.flags & BLOCK_UNREADABLE != 0
+    while index < home.block_count and home.blocks[index].first_seq <= high:
+        block = home.blocks[index]
+        if block.first_seq >= low and block.last_seq <= high:
+            live += block.messages - min(block.dead, block.messages)
+        elif block.flags & BLOCK_UNREADABLE:
+            live += block.messages
+        index += 1
+    return live
+
+
+cdef int salvage(BlockHome home) except -1:
+    """Records that reached their block although the log does not hold them any more."""
+    cdef Record record
+    cdef Block* block
+    cdef FileMap file
+    cdef const char* at
+    cdef uint32_t size
+    while True:
+        block = home.active
+        path = home.block_path(home.next_number if block == NULL else block.number)
+        if not os.path.exists(path):
+            return 0
+        file = map_file(path)
+        if not check_head(file.data, file.size, home.group, home.next_number if block == NULL else block.number):
+            return 0
+        if block == NULL and load64(file.data + 32) != home.last_seq + 1:
+            return 0
+        at = file.data + (BLOCK_HEAD if block == NULL else block.data_end)
+        size = check_record(at, file.size - (at - file.data), home.salt) if at < file.data + file.size else 0
+        if size:
+            view_record(at, &record)
+        if size == 0 or at[4] == KIND_ERASED or record.seq != home.last_seq + 1:
+            if block == NULL or not os.path.exists(home.block_path(home.next_number)):
+                return 0
+            home.seal_active()
+            continue
+        home.place(&record, size, at, load64(at + size - 8))
+        if home.indexer is not None:
+            home.indexer.index(&record)
+
+
+def still_lost(BlockHome home):
+    """The lost ranges, without what the replay showed to be gone anyway."""
+    for first, last in home.lost:
+        first, last = max(first, home.floor), min(last, home.last_seq)
+        while first <= last and first in home.gone:
+            first += 1
+        while last >= first and last in home.gone:
+            last -= 1
+        if first <= last:
+            yield [first, last]
+
+
+cdef int end_replay(BlockHome home) except -1:
+    """The log is through: what is still missing now is lost."""
+    cdef size_t index
+    if not home.torn:
+        salvage(home)
+    home.replaying = False
+    home.lost = list(still_lost(home))
+    home.gone = None
+    for index in range(home.block_count):
+        if home.blocks[index].flags & BLOCK_UNREADABLE:
+            home.note_unreadable(home.blocks[index])
+    if home.index_stale and home.indexer is not None:
+        home.indexer.reset()
+        home.visit(home.floor, index_record, <void*>home.indexer)
+    home.index_stale = False
+    home.snapshot = None
+    return 0
+
+
+cdef int index_record(void* context, const Record* record) except -1:
+    (<RecordIndexer>context).index(record)
+    return 0
