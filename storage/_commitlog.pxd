@@ -78,6 +78,7 @@ cdef class CommitLog:
     cdef bint unsynced
     cdef char* extend(self, LogGroup group, int kind, size_t size) except NULL
     cdef int close_frame(self) except -1
+    cdef void close_files(self) noexcept
     cdef int rotate(self) except -1
     cdef int end_segment(self) except -1
     cdef list take_pieces(self)

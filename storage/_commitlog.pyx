@@ -148,6 +148,16 @@ cdef class CommitLog:
         for address in self.open_segments.values():
             free_segment(<Segment*><uintptr_t>address)
 
+    cdef void close_files(self) noexcept:
+        """Give the segments' descriptors back, once the disk thread has ended."""
+        cdef const FileCalls* calls = &self.disk.files.calls
+        cdef Segment* segment
+        for address in self.open_segments.values():
+            segment = <Segment*><uintptr_t>address
+            if segment.fd >= 0:
+                calls.close(calls.context, segment.fd)
+                segment.fd = -1
+
     def segment_path(self, number: int, suffix: str = "seg") -> str:
         return f"{self.path}/{number:016x}.{suffix}"
 

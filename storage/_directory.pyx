@@ -450,6 +450,9 @@ cdef class DataDirectory:
                 self.set_log_aside()
         finally:
             self.shop.close_files()
+            for disk in (self.log_disk, self.block_disk):
+                (<DiskThread>disk).close()
+            self.log.close_files()
             os.close(self.lock)
 
     def set_log_aside(self) -> None:

@@ -48,3 +48,4 @@ cdef class DiskThread:
     cdef Job* reap(self) noexcept
     cdef void wait_idle(self) noexcept
     cpdef void stop(self) noexcept
+    cpdef void close(self)

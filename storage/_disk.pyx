@@ -137,12 +137,10 @@ cdef class DiskThread:
             self.started = True
 
     def __dealloc__(self):
-        self.stop()
+        self.close()
         pthread_cond_destroy(&self.queue.wake)
         pthread_cond_destroy(&self.queue.idle)
         pthread_mutex_destroy(&self.queue.lock)
-        if self.event_fd >= 0:
-            os.close(self.event_fd)
 
     cpdef void stop(self) noexcept:
         """Finish what is queued and end the thread. Jobs that are done can still be reaped."""
@@ -155,6 +153,13 @@ cdef class DiskThread:
             pthread_cond_signal(&self.queue.wake)
             pthread_mutex_unlock(&self.queue.lock)
             pthread_join(self.thread, NULL)
+
+    cpdef void close(self):
+        """End the thread and give its descriptor back; nobody may be waiting on it any more."""
+        self.stop()
+        if self.event_fd >= 0:
+            os.close(self.event_fd)
+            self.event_fd = self.queue.event_fd = -1
 
     cdef void submit(self, Job* job) noexcept:
         """Queue `job`, which stays the thread's until `reap` gives it back."""

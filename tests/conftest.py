@@ -1,1 +1,18 @@
 """Fixtures and rules for every test. Kinds of tests have a folder each; see ARCHITECTURE.md."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+# A test may open many; what is still open after it was forgotten by somebody.
+DESCRIPTORS_LEFT_MAX = 120
+
+
+@pytest.fixture(autouse=True)
+def _descriptors_are_given_back() -> Iterator[None]:
+    yield
+    left = len(os.listdir("/proc/self/fd"))
+    assert left < DESCRIPTORS_LEFT_MAX, f"{left} descriptors are open after this test"

@@ -66,6 +66,7 @@ class FaultyFiles(FilesPort):
 
     def close(self, fd: int) -> None:
         self.count()
+        del self.paths[fd]
         os.close(fd)
 
     def write(self, fd: int, data: bytes, at: int) -> None:
@@ -152,9 +153,15 @@ class FaultyFiles(FilesPort):
             kept = rng.randint(0, len(steps_of_names))
             for step in reversed(steps_of_names[kept:]):
                 step()
-        for handle in self.handles.values():
+        self.release()
+
+    def release(self) -> None:
+        """The process is gone, and its descriptors with it."""
+        self.stopped = True
+        for handle in (*self.handles.values(), *self.paths):
             os.close(handle)
         self.handles.clear()
+        self.paths.clear()
 
     def undo_content(
         self, handle: int, steps: list[tuple[int, bytes | int]], rng: random.Random

@@ -39,6 +39,7 @@ def test_power_loss_at_every_sync(tmp_path: Path, seed: int) -> None:
     probe = FaultyFiles()
     models: dict[int, StreamModel] = {}
     assert run(tmp_path / "whole", probe, seed, OPERATIONS, models)
+    probe.release()
     check(tmp_path / "whole", models, f"seed {seed}, no crash")
     for stop_at in range(1, probe.syncs + 1):
         where = f"seed {seed}, sync {stop_at}"

@@ -89,8 +89,10 @@ def told_by_genuine(path: Path, new: str) -> list[str]:
 def read_until(descriptor: int, wanted: str, timeout_s: float = 20) -> list[str]:
     deadline = time.monotonic() + timeout_s
     text = ""
+    readable = select.poll()
+    readable.register(descriptor, select.POLLIN)
     while not re.search(wanted + r".*\n", text):
-        ready, _, _ = select.select([descriptor], [], [], max(deadline - time.monotonic(), 0))
+        ready = readable.poll(max(deadline - time.monotonic(), 0) * 1000)
         chunk = os.read(descriptor, 65536) if ready else b""
         assert chunk, f"no {wanted!r} in {text!r}"
         text += chunk.decode()

@@ -30,19 +30,20 @@ class Served:
         self.listener.setblocking(False)
         self.poller.listen(self.listener.fileno())
         self.peers: list[Peer] = []
+        self.ready = select.poll()
+        self.ready.register(self.poller.fileno(), select.POLLIN)
 
     def until(self, done: Callable[[], bool]) -> None:
         deadline = time.monotonic() + DEADLINE_S
         while not done():
             assert time.monotonic() < deadline, "not reached"
-            select.select([self.poller.fileno()], [], [], 0.01)
+            self.ready.poll(10)
             self.poller.run()
             self.broker.tick(time.monotonic_ns())
             self.broker.turn.run()
 
     def peer(self, connect: bytes = QUIET) -> Peer:
         peer = Peer(self, self.listener.getsockname()[1])
-        self.peers.append(peer)
         if connect:
             assert peer.ask(connect + b"PING\r\n").endswith(b"PONG\r\n")
         return peer
@@ -58,6 +59,7 @@ class Peer:
     def __init__(self, served: Served, port: int) -> None:
         self.served = served
         self.socket = socket.create_connection(("127.0.0.1", port))
+        served.peers.append(self)
         self.socket.setblocking(False)
         self.heard = b""
         self.ended = False
@@ -242,7 +244,9 @@ def test_accepted_descriptors_can_go_to_somebody_else(served: Served) -> None:
     fd, ip, port = given[0]
     assert (ip, port) == caller.getsockname()
     client = served.poller.adopt(fd, ip, port)
-    served.until(lambda: bool(select.select([caller], [], [], 0)[0]))
+    called = select.poll()
+    called.register(caller, select.POLLIN)
+    served.until(lambda: bool(called.poll(0)))
     assert caller.recv(4) == b"INFO"
     assert client.fd == fd
     caller.close()

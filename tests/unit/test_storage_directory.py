@@ -191,7 +191,7 @@ def test_a_failed_call_takes_the_store_down_and_keeps_what_was_acked(
                 raise
             directory.close(clean=False)
         whole = files.calls_made < fail_at
-        files.fail_at = 0
+        files.release()
         directory = DataDirectory(path, threaded=False)
         if acked:
             assert directory.homes[1].get_all()[:acked] == messages(1, acked)
