@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,5 +14,5 @@ DESCRIPTORS_LEFT_MAX = 120
 @pytest.fixture(autouse=True)
 def _descriptors_are_given_back() -> Iterator[None]:
     yield
-    left = len(os.listdir("/proc/self/fd"))
+    left = len(list(Path("/proc/self/fd").iterdir()))
     assert left < DESCRIPTORS_LEFT_MAX, f"{left} descriptors are open after this test"
