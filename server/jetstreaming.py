@@ -195,7 +195,7 @@ class JetStream:
         }
         if with_streams and owner.streams:
             detail["stream_detail"] = [
-                stream_detail(stream, with_config) for stream in owner.matching("")
+                stream_detail(owner.streams[each], with_config) for each in owner.names
             ]
         return detail
 

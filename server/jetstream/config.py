@@ -148,7 +148,7 @@ class StreamConfigRequest(StreamConfig):
     pedantic: Annotated[bool, FLAG] = False
 
     def config(self) -> StreamConfig:
-        return StreamConfig(*(getattr(self, each.name) for each in fields(StreamConfig)))
+        return StreamConfig(*(getattr(self, key) for key in CONFIG_KEYS))
 
 
 # Answers show these also when they are empty; every other key only when it says something.
@@ -175,7 +175,9 @@ ALWAYS_SHOWN: Final = frozenset(
         "allow_msg_ttl",
     }
 )
+# Asking msgspec each time would resolve the annotations each time.
 CONFIG_KEYS: Final = tuple(each.name for each in fields(StreamConfig))
+SOURCE_KEYS: Final = tuple(each.name for each in fields(StreamSource))
 
 
 def shown_config(config: StreamConfig, metadata: dict[str, str] | None = None) -> dict[str, Any]:
@@ -205,10 +207,10 @@ def without_empty(struct: Struct) -> dict[str, Any]:
 
 def shown_source(source: StreamSource) -> dict[str, Any]:
     shown: dict[str, Any] = {"name": source.name}
-    for each in fields(StreamSource)[1:]:
-        value = getattr(source, each.name)
-        if value or (value is not None and each.name in ("external", "consumer")):
-            shown[each.name] = value
+    for key in SOURCE_KEYS[1:]:
+        value = getattr(source, key)
+        if value or (value is not None and key in ("external", "consumer")):
+            shown[key] = value
     return shown
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from config.options import (
@@ -14,13 +16,13 @@ from config.options import (
 from server.clock import Clock, Random
 from server.core._account import Account
 from server.core._broker import Broker
-from server.core.subject import overlaps
 from server.jetstream import consumers, errors, validate
 from server.jetstream.advisory import Advisories
 from server.jetstream.apierror import ApiError
 from server.jetstream.config import StreamConfig, adopt_required_level
 from server.jetstream.stores import Stores, StoreUnavailable
 from server.jetstream.stream import OpenIngest, Stream
+from server.jetstream.subjectindex import SubjectIndex
 from server.jetstream.timers import Timers
 
 UNLIMITED = AccountJetStreamOptions()
@@ -39,43 +41,63 @@ class JetStreamAccount:
         self.account = account
         self.name = account.name
         self.limits = limits
+        # Changed by `add`, `remove` and `reconfigure` alone, which keep what is below equal to it.
         self.streams: dict[str, Stream] = {}
+        self.names: list[str] = []
+        """In order."""
+        self._subjects: SubjectIndex[Stream] = SubjectIndex()
+        self._reserved_bytes: Counter[str] = Counter()
         self.api = ApiCounts()
+
+    def add(self, stream: Stream) -> None:
+        self.streams[stream.name] = stream
+        insort(self.names, stream.name)
+        self._enter(stream, stream.config)
+
+    def remove(self, stream: Stream) -> None:
+        del self.streams[stream.name]
+        del self.names[bisect_left(self.names, stream.name)]
+        self._leave(stream.config)
+
+    def reconfigure(self, stream: Stream, config: StreamConfig) -> None:
+        """The stream lives with another configuration from now on."""
+        self._leave(stream.config)
+        self._enter(stream, config)
+        stream.update(config)
+
+    def _enter(self, stream: Stream, config: StreamConfig) -> None:
+        for subject in config.subjects:
+            self._subjects.add(subject, stream)
+        self._reserved_bytes[config.storage] += max(config.max_bytes, 0)
+
+    def _leave(self, config: StreamConfig) -> None:
+        for subject in config.subjects:
+            self._subjects.remove(subject)
+        self._reserved_bytes[config.storage] -= max(config.max_bytes, 0)
 
     def used_bytes(self, storage: str) -> int:
         return sum(s.store.bytes for s in self.streams.values() if s.config.storage == storage)
 
     def reserved_bytes(self, storage: str, but: str = "") -> int:
         """What the streams' max_bytes promise together, `but` left out."""
-        return sum(
-            stream.config.max_bytes
-            for stream in self.streams.values()
-            if stream.config.storage == storage
-            and stream.config.max_bytes > 0
-            and stream.name != but
-        )
+        reserved = self._reserved_bytes[storage]
+        own = self.streams.get(but)
+        if own is not None and own.config.storage == storage:
+            reserved -= max(own.config.max_bytes, 0)
+        return reserved
 
     def overlapping(self, subjects: list[str], but: Stream | None = None) -> bool:
         return any(
-            overlaps(mine, theirs)
-            for stream in self.streams.values()
-            if stream is not but
-            for theirs in stream.config.subjects
-            for mine in subjects
+            stream is not but
+            for subject in subjects
+            for stream in self._subjects.overlapping(subject)
         )
 
-    def matching(self, subject: str) -> list[Stream]:
+    def matching(self, subject: str) -> Sequence[str]:
         """The streams that hear something of `subject`, by name; all when it is empty."""
-        found = (
-            self.streams.values()
-            if not subject
-            else [
-                stream
-                for stream in self.streams.values()
-                if any(overlaps(own, subject) for own in stream.config.subjects)
-            ]
-        )
-        return sorted(found, key=lambda stream: stream.name)
+        if not subject:
+            return self.names
+        return sorted({stream.name for stream in self._subjects.overlapping(subject)})
 
 
 class Engine:
@@ -139,7 +161,7 @@ class Engine:
             stream = Stream(
                 self, owner.account, found.config, found.store, found.created_ns, self._open_ingest
             )
-            owner.streams[stream.name] = stream
+            owner.add(stream)
             stream.start()
             consumers.recover(self, stream)
 
@@ -191,7 +213,7 @@ class Engine:
             self.warn(f"Stream create failed for '{owner.name} > {config.name}': {error}")
             raise errors.STREAM_CREATE(err=f"error creating store for stream: {error}") from error
         stream = Stream(self, owner.account, config, store, created_ns, self._open_ingest)
-        owner.streams[config.name] = stream
+        owner.add(stream)
         stream.start()
         self.advisories.stream_action(stream, "CREATED", "create")
         return stream
@@ -206,13 +228,13 @@ class Engine:
         if owner.overlapping(config.subjects, stream):
             raise errors.STREAM_SUBJECT_OVERLAP()
         self.stores.save(owner.name, config, stream.created_ns)
-        stream.update(config)
+        owner.reconfigure(stream, config)
         self.advisories.stream_action(stream, "UPDATED", "modify")
 
     def delete(self, owner: JetStreamAccount, stream: Stream) -> None:
         consumers.delete_all(self, stream)
         stream.close()
-        del owner.streams[stream.name]
+        owner.remove(stream)
         self.stores.remove(owner.name, stream.config, stream.store)
         self.advisories.stream_action(stream, "DELETED", "delete")
 
@@ -237,7 +259,7 @@ class Engine:
 
     def _check_room(self, owner: JetStreamAccount, asked: StreamConfig) -> None:
         """The limits that are asked before anything else, on what was sent."""
-        others = sum(1 for name in owner.streams if name != asked.name)
+        others = len(owner.streams) - (asked.name in owner.streams)
         if 0 < owner.limits.max_streams <= others:
             raise errors.MAXIMUM_STREAMS_LIMIT()
         reserved = owner.reserved_bytes(asked.storage, asked.name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from server.jetstream import errors, validate
 from server.jetstream.api.answers import account_info, stream_info
@@ -65,7 +66,7 @@ def delete(request: Request) -> Answer:
 
 def names(request: Request) -> Answer:
     asked = request.optional(StreamsRequest, "JSApiStreamNamesRequest")
-    found = [stream.name for stream in request.jetstream.matching(asked.subject)]
+    found = request.jetstream.matching(asked.subject)
     offset, page = page_of(found, asked.offset, NAMES_LIMIT)
     shown = {"total": len(found), "offset": offset, "limit": NAMES_LIMIT}
     return shown | {"streams": page or None}
@@ -73,13 +74,14 @@ def names(request: Request) -> Answer:
 
 def list_streams(request: Request) -> Answer:
     asked = request.optional(StreamsRequest, "JSApiStreamListRequest")
-    found = request.jetstream.matching(asked.subject)
+    owner = request.jetstream
+    found = owner.matching(asked.subject)
     offset, page = page_of(found, asked.offset, LIST_LIMIT)
     shown: Answer = {"total": len(found), "offset": offset, "limit": LIST_LIMIT}
-    return shown | {"streams": [stream_info(stream, with_server=False) for stream in page]}
+    return shown | {"streams": [stream_info(owner.streams[name], with_server=False) for name in page]}
 
 
-def page_of(rows: list[Any], offset: int, limit: int) -> tuple[int, list[Any]]:
+def page_of(rows: Sequence[str], offset: int, limit: int) -> tuple[int, Sequence[str]]:
     offset = min(max(offset, 0), len(rows))
     return offset, rows[offset : offset + limit]
 
