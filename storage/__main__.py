@@ -1,5 +1,8 @@
 """`python -m storage inspect|verify|repair DIR`: what is in a data directory, and is it sound.
 
+Encrypted streams are opened with the server's key, from `--key-file` or the environment variable
+MARTLET_ENCRYPTION_KEY; without it they are checked as far as that goes without reading them.
+
 Exit codes: 0 sound, 1 damage was found, 2 the directory cannot be used (missing, in use, newer).
 """
 
@@ -16,10 +19,14 @@ from typing import Any
 
 from storage._blockhome import BlockHome
 from storage._commitlog import Replay
-from storage._directory import DataDirectory, decode_meta, read_identity
+from storage._directory import DataDirectory, read_identity
 from storage.fs import NotUsable, take_lock
+from storage.keys import DirectoryKeys, KeyProblem, ServerKeys
+from storage.meta import decode_meta, unlock
 
 SOUND, DAMAGED, UNUSABLE = 0, 1, 2
+KEY_VARIABLE = "MARTLET_ENCRYPTION_KEY"
+CIPHER_NAMES = {0: "plain", 1: "chacha", 2: "aes"}
 
 
 def progress(done: int, total: int, what: str) -> None:
@@ -31,22 +38,41 @@ def progress(done: int, total: int, what: str) -> None:
         print(f"\r[{bar}] {done}/{total} {what[:40]:40}", end=end, file=sys.stderr, flush=True)
 
 
-def describe_files(path: Path) -> dict[str, Any]:
+def server_keys(key_file: Path | None) -> ServerKeys | None:
+    """The key to read with; nothing is converted to it."""
+    text = os.environ.get(KEY_VARIABLE, "")
+    if key_file is not None:
+        text = key_file.read_text().rstrip("\n")
+    return ServerKeys(text, convert=False) if text else None
+
+
+def describe_stream(folder: Path, keys: DirectoryKeys | None) -> dict[str, Any]:
+    meta = decode_meta((folder / "meta").read_bytes()) if (folder / "meta").exists() else None
+    opened = unlock(meta, keys) if meta is not None else None
+    blocks = sorted(folder.glob("*.blk"))
+    return {
+        "group": folder.name,
+        "label": meta.label if meta is not None else "",
+        "cipher": CIPHER_NAMES[meta.cipher] if meta is not None else None,
+        "key_fits": opened is not None if meta is not None and meta.cipher else None,
+        "settings": opened.settings if opened is not None else None,
+        "blocks": len(blocks),
+        "framed_blocks": sum(is_framed(block) for block in blocks),
+        "bytes": sum(block.stat().st_blocks * 512 for block in blocks),
+    }
+
+
+def is_framed(block: Path) -> bool:
+    with block.open("rb") as file:
+        return file.read(12)[10:11] == b"\1"
+
+
+def describe_files(path: Path, server: ServerKeys | None) -> dict[str, Any]:
     """What is there, without changing or recovering anything."""
     identity, salt = read_identity(path)
+    keys = DirectoryKeys(server, identity) if server is not None else None
     log = Replay(str(path / "log"), identity, salt)
-    streams = []
-    for folder in sorted((path / "streams").iterdir()):
-        meta = (
-            decode_meta((folder / "meta").read_bytes()) if (folder / "meta").exists() else None
-        )
-        blocks = sorted(folder.glob("*.blk"))
-        streams.append({
-            "group": folder.name,
-            "settings": meta[2] if meta is not None else None,
-            "blocks": len(blocks),
-            "bytes": sum(block.stat().st_blocks * 512 for block in blocks),
-        })
+    streams = [describe_stream(folder, keys) for folder in sorted((path / "streams").iterdir())]
     return {
         "identity": identity.hex(),
         "log_segments": len(log.paths),
@@ -56,8 +82,22 @@ def describe_files(path: Path) -> dict[str, Any]:
     }
 
 
-def inspect(path: Path, as_json: bool) -> int:
-    found = describe_files(path)
+def stream_line(stream: dict[str, Any]) -> str:
+    name = stream["settings"]
+    if stream["key_fits"] is False:
+        name = f"{stream['label']}: encrypted, and no key that fits was given"
+    elif name is None:
+        name = "meta does not hold"
+    framed = f" ({stream['framed_blocks']} framed)" if stream["framed_blocks"] else ""
+    cipher = f", {stream['cipher']}" if stream["cipher"] not in (None, "plain") else ""
+    return (
+        f"{stream['group']}: {stream['blocks']} blocks{framed}, {stream['bytes']:,} bytes"
+        f"{cipher}, {name}"
+    )
+
+
+def inspect(path: Path, as_json: bool, server: ServerKeys | None) -> int:
+    found = describe_files(path, server)
     if as_json:
         print(json.dumps(found, indent=2))
         return DAMAGED if found["log_damage"] else SOUND
@@ -66,25 +106,27 @@ def inspect(path: Path, as_json: bool) -> int:
     for sentence in found["log_damage"]:
         print(f"  damaged: {sentence}")
     for stream in found["streams"]:
-        name = stream["settings"] if stream["settings"] is not None else "meta does not hold"
-        print(f"{stream['group']}: {stream['blocks']} blocks, {stream['bytes']:,} bytes, {name}")
+        print(stream_line(stream))
     return DAMAGED if found["log_damage"] else SOUND
 
 
 def check_streams(directory: DataDirectory) -> dict[str, Any]:
     """Read every record of every stream."""
     streams = {}
-    for done, (group, home) in enumerate(directory.homes.items(), 1):
+    locked = {group: home for group, (home, _) in directory.locked.items()}
+    everyone = directory.homes | locked
+    for done, (group, home) in enumerate(everyone.items(), 1):
         home.check_all()
         messages = sum(block["messages"] - block["dead"] for block in home.describe_blocks())
         streams[f"{group:016x}"] = {
             "messages": messages,
             "first_seq": home.floor,
             "last_seq": home.last_seq,
+            "key_fits": group not in locked,
             "lost": home.lost,
             "damage": home.damage,
         }
-        progress(done, len(directory.homes), home.path)
+        progress(done, len(everyone), home.path)
     return {"damage": directory.damage, "streams": streams}
 
 
@@ -98,6 +140,7 @@ def report(found: dict[str, Any], as_json: bool) -> int:
             print(
                 f"{group}: {stream['messages']:,} messages, sequences "
                 f"{stream['first_seq']}-{stream['last_seq']}"
+                + ("" if stream["key_fits"] else ", encrypted: not read with a key")
             )
             for sentence in stream["damage"]:
                 print(f"  damaged: {sentence}")
@@ -108,26 +151,26 @@ def report(found: dict[str, Any], as_json: bool) -> int:
     return DAMAGED if hurt else SOUND
 
 
-def verify(path: Path, as_json: bool) -> int:
+def verify(path: Path, as_json: bool, server: ServerKeys | None) -> int:
     """Recover a copy and read all of it: the directory itself stays as it is."""
     read_identity(path)
     with tempfile.TemporaryDirectory(prefix="martlet-verify-", dir=path.parent) as folder:
         copy = Path(folder, "copy")
         shutil.copytree(path, copy, ignore=shutil.ignore_patterns("*.free", "lock"))
-        directory = DataDirectory(copy)
+        directory = DataDirectory(copy, keys=server)
         try:
             return report(check_streams(directory), as_json)
         finally:
             directory.close(clean=False)
 
 
-def repair(path: Path, as_json: bool, sure: bool) -> int:
+def repair(path: Path, as_json: bool, sure: bool, server: ServerKeys | None) -> int:
     """Recover in place: what cannot be read is left out and stays reported as lost."""
     if not sure:
         print("repair writes to the directory: `verify` says what it would lose; then add --yes")
         return UNUSABLE
     read_identity(path)
-    directory = DataDirectory(path)
+    directory = DataDirectory(path, keys=server)
     try:
         found = check_streams(directory)
         for home in directory.homes.values():
@@ -148,6 +191,7 @@ def main() -> int:
     parser.add_argument("action", choices=("inspect", "verify", "repair"))
     parser.add_argument("directory", type=Path)
     parser.add_argument("--json", action="store_true", help="for programs")
+    parser.add_argument("--key-file", type=Path, help="a file that holds the server's key")
     parser.add_argument("--yes", action="store_true", help="let repair write")
     arguments = parser.parse_args()
     path: Path = arguments.directory
@@ -155,12 +199,13 @@ def main() -> int:
         if not (path / "directory").exists():
             raise NotUsable(f"{path} is not a Martlet data directory: it has no `directory` file")
         os.close(take_lock(path))
+        server = server_keys(arguments.key_file)
         if arguments.action == "inspect":
-            return inspect(path, arguments.json)
+            return inspect(path, arguments.json, server)
         if arguments.action == "verify":
-            return verify(path, arguments.json)
-        return repair(path, arguments.json, arguments.yes)
-    except NotUsable as error:
+            return verify(path, arguments.json, server)
+        return repair(path, arguments.json, arguments.yes, server)
+    except (NotUsable, KeyProblem, FileNotFoundError) as error:
         print(error, file=sys.stderr)
         return UNUSABLE
 

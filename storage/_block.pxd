@@ -15,6 +15,7 @@ cdef enum:
     BLOCK_HAS_DEAD = 8
     BLOCK_CUT = 16          # the row, not the footer, tells where it ends
     BLOCK_UNREADABLE = 32   # the file is missing or not ours; reported once
+    BLOCK_ENCRYPTED = 256   # holds no record in the clear
     BLOCK_GONE = 128        # in memory only: removed, its jobs may still be under way
     BLOCK_REWRITING = 64    # in memory only: a compaction is under way
 

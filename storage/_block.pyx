@@ -175,7 +175,8 @@ cdef void store_trailer(char* out, const Block* block, uint64_t group, uint32_t 
                         uint64_t body_checksum, uint32_t frames, uint64_t salt) noexcept nogil:
     memset(out, 0, TRAILER_SIZE)
     memcpy(out, b"MARTFTR1", 8)
-    store32(out + 8, (1 if block.flags & BLOCK_SPARSE else 0) | (2 if complete else 0))
+    store32(out + 8, (1 if block.flags & BLOCK_SPARSE else 0) | (2 if complete else 0) | (
+        4 if block.flags & BLOCK_ENCRYPTED else 0))
     store32(out + 12, block.slots)
     store32(out + 16, block.messages)
     store32(out + 20, block.skips)
@@ -216,7 +217,7 @@ cdef int load_trailer(const char* data, size_t size, uint64_t group, uint64_t sa
     if xxh64(data + index_start[0], size - TRAILER_SIZE - index_start[0], salt) != load64(at + 112):
         return 0
     out.flags = BLOCK_SEALED | (BLOCK_SPARSE if load32(at + 8) & 1 else 0) | (
-        BLOCK_FRAMED if load32(at + 108) else 0)
+        BLOCK_FRAMED if load32(at + 108) else 0) | (BLOCK_ENCRYPTED if load32(at + 8) & 4 else 0)
     out.slots = load32(at + 12)
     out.messages = load32(at + 16)
     out.skips = load32(at + 20)
@@ -234,7 +235,7 @@ cdef int load_trailer(const char* data, size_t size, uint64_t group, uint64_t sa
 
 cdef bint check_head(const char* data, size_t size, uint64_t group, uint64_t number) noexcept nogil:
     """Is this the header of that block?"""
-    return (size >= BLOCK_HEAD and memcmp(data, b"MARTBLK1", 8) == 0 and load16(data + 8) == 1
+    return (size >= BLOCK_HEAD and memcmp(data, b"MARTBLK1", 8) == 0 and 1 <= load16(data + 8) <= 2
             and load64(data + 16) == group and load64(data + 24) == number
             and xxh64(data, 56, 0) == load64(data + 56))
 
@@ -263,7 +264,7 @@ cdef BlockFile* new_block_file(str path, str directory, OpenFiles* files, Block*
     file.list = files
     head = file.head
     memcpy(head, b"MARTBLK1", 8)
-    store16(head + 8, 1)
+    store16(head + 8, 2 if block.flags & BLOCK_ENCRYPTED else 1)
     store32(head + 12, block.generation)
     store64(head + 16, group)
     store64(head + 24, block.number)

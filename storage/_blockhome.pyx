@@ -14,12 +14,13 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memmove, memset, strdup
 
 from storage._block cimport (
-    BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE,
+    BLOCK_CUT, BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE,
     JOB_CHECKPOINT, JOB_COMPACT, JOB_ERASE, JOB_REMOVE, JOB_SEAL, add_slot, close_block_file, find_slot, free_block,
     free_block_file, new_block_file, run_erase, run_remove, slot_at_or_after, write_through)
 from storage._blocktable cimport dead_bytes, is_dead, new_job
+from storage._cipher cimport CIPHER_ROOM, encrypt_record
 from storage._codec cimport (
-    RECORD_FIXED, RECORD_SIZE_MAX, encode_record, encoded_size, erase_record, file_counted_size, load32, load64,
+    KIND_MESSAGE, RECORD_FIXED, RECORD_SIZE_MAX, encode_record, encoded_size, erase_record, file_counted_size, load32, load64,
     store64, view_record)
 from storage._commitlog cimport FRAME_CUT, FRAME_DROP, FRAME_ERASE, FRAME_FORGET, FRAME_RECORDS
 from storage._seal cimport run_compact, run_end, run_seal
@@ -71,6 +72,7 @@ cdef class BlockHome(BlockTable):
         block.data_end = block.written = BLOCK_HEAD
         block.prior_checksum = self.last_checksum
         block.index_owned = True
+        block.flags = BLOCK_ENCRYPTED if self.key is not None else 0
         block.file = new_block_file(self.block_path(block.number), self.path, &self.shop.open_files, block,
                                     self.group, self.salt, self.last_checksum)
         self.blocks[self.block_count] = block
@@ -101,14 +103,18 @@ cdef class BlockHome(BlockTable):
         return 0
 
     cdef int append(self, const Record* record) except -1:
-        cdef uint64_t size = encoded_size(record)
+        cdef bint encrypted = self.key is not None and record.skip_count == 0
+        cdef uint64_t size = encoded_size(record) + (CIPHER_ROOM if encrypted else 0)
         cdef char* at
         if record.seq <= self.last_seq or record.seq < self.floor:
             raise ValueError(f"sequence {record.seq} is not above {max(self.last_seq, self.floor - 1)}")
         if size > RECORD_SIZE_MAX:
             raise ValueError(f"a record of {size} bytes is larger than {RECORD_SIZE_MAX}")
         at = self.shop.log.extend(self.log_group, FRAME_RECORDS, size)
-        encode_record(at, record, self.salt)
+        if encrypted:
+            encrypt_record(at, record, self.salt, self.key)
+        else:
+            encode_record(at, record, self.salt)
         return self.place(record, <uint32_t>size, at, load64(at + size - 8))
 
     cdef int skip(self, uint64_t first, uint64_t count) except -1:
@@ -137,6 +143,8 @@ cdef class BlockHome(BlockTable):
             self.seal_active()
             block = self.open_block(record.seq, size)
             add_slot(block, record.seq, block.data_end)
+        if encoded[4] == KIND_MESSAGE and encoded[5] == 0:
+            block.flags &= ~<uint32_t>BLOCK_ENCRYPTED
         self.touch()
         self.add_extent(block, block.data_end, size, encoded)
         block.data_end += size

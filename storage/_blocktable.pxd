@@ -3,9 +3,11 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from storage._block cimport Block, BlockJob, Extent, OpenFiles
+from storage._cipher cimport StreamKey
 from storage._commitlog cimport Chunk, CommitLog
 from storage._fs cimport Files
 from storage._record cimport Record, RecordHome
+from storage._views cimport ViewArena
 
 
 # What the homes of one data directory share: the log, and the batch that is being built.
@@ -22,6 +24,7 @@ cdef class Workshop:
     cdef uint64_t tick
     cdef object candidates      # (home, block number) that became mostly dead
     cdef object in_flight       # lists of chunks, a list for each batch not applied yet
+    cdef ViewArena views        # what reads had to make, until `end_views`
     cdef Chunk chunk_of(self, const char* at)
     cdef readonly size_t maps_open
     cdef int queue_after(self, BlockJob* job) except -1
@@ -31,6 +34,7 @@ cdef class BlockTable(RecordHome):
     cdef readonly str path
     cdef readonly uint64_t group
     cdef readonly uint64_t salt
+    cdef readonly StreamKey key         # None: what is written is not encrypted
     cdef readonly uint64_t floor        # all below is gone
     cdef readonly list lost             # [first, last] ranges that are damaged
     cdef readonly list damage           # sentences about it
@@ -53,6 +57,7 @@ cdef class BlockTable(RecordHome):
     cdef void let_go_map(self, Block* block) noexcept
     cdef int scan_block(self, Block* block) except -1
     cdef const char* locate(self, Block* block, uint32_t slot) except? NULL
+    cdef int show(self, const char* at, Record* out) except -1
     cdef int adopt_footer(self, Block* block, const Block* footer) except -1
     cdef int note_lost(self, uint64_t first, uint64_t last, str what) except -1
     cdef int note_unreadable(self, Block* block) except -1

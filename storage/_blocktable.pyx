@@ -18,10 +18,12 @@ from storage._block cimport (
     BLOCK_CUT, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, add_slot, check_head, close_block_file,
     find_slot, free_block, free_block_file, load_trailer, slot_at_or_after)
 from storage._codec cimport (
-    KIND_ERASED, KIND_MESSAGE, check_record, file_counted_size, load64, view_record)
+    KIND_ERASED, KIND_MESSAGE, RECORD_FIXED, check_record, file_counted_size, load32, load64, view_record)
 from storage._commitlog cimport Chunk
+from storage._cipher cimport decrypt_record
 from storage._fs cimport FileMap, map_file
 from storage._record cimport RecordVisit
+from storage._views cimport Memory
 
 
 cdef class Workshop:
@@ -32,6 +34,7 @@ cdef class Workshop:
         self.touched = []
         self.in_flight = deque()
         self.candidates = deque()
+        self.views = ViewArena()
         self.block_size_min = block_size_min
         self.block_size_max = block_size_max
         self.open_files.count_max = files_open_max
@@ -305,6 +308,25 @@ cdef class BlockTable(RecordHome):
         self.note_lost(seq, seq, f"{self.block_path(block.number)}: record of {seq} does not hold")
         return NULL
 
+    cdef int show(self, const char* at, Record* out) except -1:
+        """View the checked record at `at`, decrypted. 0: its key is not the stream's.
+
+        Without a key the numbers are served and the content is not: such a home stands for a stream that
+        could not be opened, whose log is carried over all the same.
+        """
+        cdef char* body
+        view_record(at, out)
+        if at[5] == 0 or self.key is None:
+            return 1
+        body = self.shop.views.take(load32(at) - RECORD_FIXED)
+        if decrypt_record(at, self.key.key, body) != 0:
+            self.note_lost(out.seq, out.seq, f"{self.path}: record of {out.seq} is not encrypted with this stream's key")
+            return 0
+        out.subject = body
+        out.hdr = body + out.subject_len
+        out.msg = out.hdr + out.hdr_len
+        return 1
+
     cdef int read(self, uint64_t seq, Record* out) except -1:
         cdef Block* block
         cdef int64_t slot
@@ -321,8 +343,7 @@ cdef class BlockTable(RecordHome):
         at = self.locate(block, <uint32_t>slot)
         if at == NULL or at[4] != KIND_MESSAGE:
             return 0
-        view_record(at, out)
-        return 1
+        return self.show(at, out)
 
     cdef int read_next(self, uint64_t seq, Record* out) except -1:
         cdef size_t index
@@ -341,8 +362,7 @@ cdef class BlockTable(RecordHome):
             while slot < block.slots:
                 if block.offsets[slot] and not is_dead(block, <uint32_t>slot):
                     at = self.locate(block, <uint32_t>slot)
-                    if at != NULL and at[4] == KIND_MESSAGE:
-                        view_record(at, out)
+                    if at != NULL and at[4] == KIND_MESSAGE and self.show(at, out):
                         return 1
                 slot += 1
         return 0
@@ -354,6 +374,12 @@ cdef class BlockTable(RecordHome):
         cdef int64_t slot
         cdef const char* at
         cdef bint mapped
+        cdef Memory chunk
+        cdef size_t used
+        if self.key is not None:
+            self.shop.views.take(0)
+        chunk = self.shop.views.newest
+        used = chunk.used if chunk is not None else 0
         first = max(first, self.floor)
         index = self.block_index_from(first)
         while index < self.block_count:
@@ -368,11 +394,14 @@ cdef class BlockTable(RecordHome):
                 at = self.locate(block, <uint32_t>slot)
                 if at == NULL or at[4] == KIND_ERASED:
                     continue
-                view_record(at, &record)
+                if self.show(at, &record) == 0:
+                    continue
                 if record.skip_count and record.seq + record.skip_count - 1 > block.last_seq:
                     record.skip_count = block.last_seq - record.seq + 1
                 if step(context, &record):
                     return 1
+                if at[5]:
+                    self.shop.views.give_back(chunk, used)
             if not mapped and block != self.active and not block.index_owned:
                 self.let_go_map(block)
         return 0
@@ -404,4 +433,7 @@ cdef class BlockTable(RecordHome):
         for index in range(self.pending_head, self.pending_count):
             if self.pending[index].data <= view.subject < self.pending[index].data + self.pending[index].size:
                 return self.shop.chunk_of(view.subject)
+        holder = self.shop.views.holder_of(view.subject)
+        if holder is not None:
+            return holder
         raise ValueError(f"the view of sequence {view.seq} has ended")

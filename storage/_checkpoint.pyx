@@ -31,6 +31,11 @@ cdef BlockJob* checkpoint_job(BlockHome home, uint64_t segment, bint clean) exce
     return job
 
 
+def state_context(group: int, index: int) -> bytes:
+    """What an encrypted index snapshot is bound to."""
+    return b"MARTSTA1" + group.to_bytes(8, "little") + index.to_bytes(8, "little")
+
+
 cdef bytes encode_state(BlockHome home, bint clean):
     """The bytes of state.a and state.b (FORMAT.md, section 6)."""
     cdef bytearray out = bytearray(STATE_HEAD + home.block_count * BLOCK_ROW_SIZE)
@@ -38,8 +43,10 @@ cdef bytes encode_state(BlockHome home, bint clean):
     cdef size_t index
     cdef Block* block
     snapshot = home.snapshot_source(clean) if home.snapshot_source is not None else None
+    if snapshot is not None and home.key is not None:
+        snapshot = home.key.encrypt(snapshot, state_context(home.group, home.log_group.index))
     memcpy(at, b"MARTSTA1", 8)
-    store16(at + 8, 1)
+    store16(at + 8, 2 if home.key is not None else 1)
     store64(at + 16, home.group)
     store64(at + 24, home.log_group.index)
     store64(at + 32, home.floor)
@@ -52,6 +59,7 @@ cdef bytes encode_state(BlockHome home, bint clean):
     store64(at + 80, home.active.number if home.active != NULL else 0)
     store32(at + 88, <uint32_t>len(home.lost))
     store32(at + 92, snapshot is not None)
+    store32(at + 96, home.key.cipher if home.key is not None else 0)
     for index in range(home.block_count):
         store_row(at + STATE_HEAD + index * BLOCK_ROW_SIZE, home.blocks[index])
     for index in range(home.block_count):

@@ -46,6 +46,11 @@ cdef inline void store16(char* at, uint16_t value) noexcept nogil:
     memcpy(at, &value, 2)
 
 
+cdef inline uint32_t cipher_room(const char* at) noexcept nogil:
+    """What encryption added to the record at `at`: nonce and tag."""
+    return 28 if at[5] else 0
+
+
 cdef inline uint64_t encoded_size(const Record* record) noexcept nogil:
     if record.skip_count:
         return RECORD_FIXED + 8

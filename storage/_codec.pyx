@@ -2,7 +2,7 @@
 """Records as bytes (FORMAT.md, section 2): encode, check, view. Nothing here needs the GIL.
 
 `check_record` is the only way in from a file: it believes nothing before the checksum held, and
-reads nothing outside of `room`.
+reads nothing outside of `room`. An encrypted record (`at[5]` is not 0) is checked like any other.
 """
 from libc.string cimport memcpy
 
@@ -51,9 +51,9 @@ cdef uint32_t shape_of_record(const char* at, uint64_t room) noexcept nogil:
         return 0
     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:
         return 0
-    if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:
+    if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED + cipher_room(at) > size or at[5] & 0xFC:
         return 0
-    if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:
+    if at[4] == KIND_SKIP and (size != RECORD_FIXED + 8 or at[5]):
         return 0
     return size
 
@@ -67,8 +67,8 @@ cdef uint32_t check_record(const char* at, uint64_t room, uint64_t salt) noexcep
 
 
 cdef void view_record(const char* at, Record* out) noexcept nogil:
-    """Point `out` into the checked record at `at`."""
-    cdef uint32_t size = load32(at)
+    """Point `out` into the checked record at `at`. Of an encrypted one only the numbers mean anything."""
+    cdef uint32_t size = load32(at) - cipher_room(at)
     out.seq = load64(at + 8)
     out.ts_ns = <int64_t>load64(at + 16)
     out.subject_len = load16(at + 6)

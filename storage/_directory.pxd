@@ -11,6 +11,11 @@ from storage._fs cimport Files
 cdef class DataDirectory:
     cdef readonly str path
     cdef readonly dict homes            # group -> BlockHome
+    cdef readonly dict locked           # group -> (BlockHome, label): no key opens these; nobody writes to them
+    cdef dict wrapped                   # group -> the key of an encrypted stream, as it is wrapped in its meta
+    cdef readonly object keys           # DirectoryKeys; None: nothing is encrypted
+    cdef object label_of
+    cdef bint scrub_log                 # a stream was turned into an encrypted one: old segments go
     cdef readonly list damage           # sentences: what recovery found in the log and the layout
     cdef readonly uint64_t written_ticket   # batches up to this one are durable (or written, when lazy)
     cdef readonly uint64_t applied_ticket   # and in their blocks

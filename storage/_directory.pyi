@@ -5,17 +5,19 @@ from typing import Any
 from storage._blockhome import BlockHome
 from storage._fs import Files
 from storage.fs import NotUsable as NotUsable
+from storage.keys import DirectoryKeys, ServerKeys
 
 FORMAT_VERSION: int
 
 class StoreDown(OSError): ...
 
 def read_identity(path: PathLike[str]) -> tuple[bytes, int]: ...
-def decode_meta(content: bytes) -> tuple[int, int, dict[str, Any]] | None: ...
 
 class DataDirectory:
     path: str
     homes: dict[int, BlockHome]
+    locked: dict[int, tuple[BlockHome, str]]
+    keys: DirectoryKeys | None
     damage: list[str]
     written_ticket: int
     applied_ticket: int
@@ -37,6 +39,8 @@ class DataDirectory:
         files_open_max: int = 512,
         maps_open_max: int = 1024,
         attach: Callable[[BlockHome, dict[str, Any]], object] | None = None,
+        keys: ServerKeys | None = None,
+        label_of: Callable[[dict[str, Any]], str] = ...,
     ) -> None: ...
     def create_stream(self, settings: dict[str, Any]) -> BlockHome: ...
     def update_settings(self, home: BlockHome, settings: dict[str, Any]) -> None: ...

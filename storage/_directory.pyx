@@ -12,7 +12,6 @@ Contract:
 - More than `backlog_bytes_max` under way: `submit` and `append` still work, `congested` says that
   callers must wait for a `reap`; at twice as much `submit` itself waits for the disk.
 """
-import json
 import os
 import shutil
 from collections import deque
@@ -25,6 +24,8 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from storage.fs import NotUsable, sync_directory, take_lock, write_file
+from storage.keys import DirectoryKeys
+from storage.meta import decode_meta, encrypted_meta, plain_meta, unlock
 
 from storage._block cimport JOB_APPLY, BlockJob, Extent, run_apply
 from storage._checkpoint cimport checkpoint_job
@@ -33,7 +34,8 @@ from storage._commitlog cimport Replay
 from storage._disk cimport Job
 from storage._recovery cimport end_replay, load_state, rebuild, replay_frame
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+PLAIN_VERSION = 1
 
 
 class StoreDown(OSError):
@@ -70,27 +72,17 @@ def read_identity(path: Path) -> tuple[bytes, int]:
     return content[16:32], int.from_bytes(content[32:40], "little")
 
 
-def make_identity(path: Path) -> tuple[bytes, int]:
-    identity, salt = os.urandom(16), os.urandom(8)
-    content = b"MARTDIR1" + FORMAT_VERSION.to_bytes(8, "little") + identity + salt + bytes(16)
+def write_identity(path: Path, identity: bytes, salt: int, version: int) -> None:
+    content = b"MARTDIR1" + version.to_bytes(8, "little") + identity + salt.to_bytes(8, "little") + bytes(16)
     write_file(path / "directory", content + checksum_of(content))
-    return identity, int.from_bytes(salt, "little")
 
 
-def encode_meta(group: int, salt: int, settings: dict) -> bytes:
-    body = json.dumps(settings, sort_keys=True).encode()
-    content = b"MARTMETA" + FORMAT_VERSION.to_bytes(8, "little") + group.to_bytes(8, "little")
-    content += salt.to_bytes(8, "little") + len(body).to_bytes(4, "little") + body
-    return content + checksum_of(content)
+def version_of(path: Path) -> int:
+    return int.from_bytes((path / "directory").read_bytes()[8:10], "little")
 
 
-def decode_meta(content: bytes) -> tuple[int, int, dict] | None:
-    """`(group, salt, settings)`, None when it does not hold."""
-    end = len(content) - 8
-    if end < 36 or content[:8] != b"MARTMETA" or checksum_of(content[:end]) != content[end:]:
-        return None
-    return (int.from_bytes(content[16:24], "little"), int.from_bytes(content[24:32], "little"),
-            json.loads(content[36:end]))
+def name_in(settings: dict) -> str:
+    return str(settings.get("name", ""))
 
 
 cdef class DataDirectory:
@@ -100,8 +92,11 @@ cdef class DataDirectory:
                  segment_size: int = 64 << 20, log_bytes_max: int = 256 << 20,
                  block_size_min: int = 64 << 10, block_size_max: int = 8 << 20,
                  backlog_bytes_max: int = 64 << 20, files_open_max: int = 512, maps_open_max: int = 1024,
-                 attach=None):
-        """`attach(home, settings)` is called for each stream found, between its checkpoint and the replay."""
+                 attach=None, keys=None, label_of=name_in):
+        """`attach(home, settings)` is called for each stream found, between its checkpoint and the replay.
+
+        `keys` (ServerKeys) turns encryption on; `label_of(settings)` is how a log line names a stream.
+        """
         self.path = str(path)
         self.files = files if files is not None else Files()
         self.durable = durable
@@ -111,6 +106,9 @@ cdef class DataDirectory:
         self.backlog_bytes_max = backlog_bytes_max
         self.maps_open_max = maps_open_max
         self.homes = {}
+        self.locked = {}
+        self.wrapped = {}
+        self.label_of = label_of
         self.damage = []
         self.batches = deque()
         self.applying = deque()
@@ -122,7 +120,11 @@ cdef class DataDirectory:
             if Path(self.path, "directory").exists():
                 self.identity, self.salt = read_identity(Path(self.path))
             else:
-                self.identity, self.salt = make_identity(Path(self.path))
+                self.identity, self.salt = os.urandom(16), int.from_bytes(os.urandom(8), "little")
+                write_identity(Path(self.path), self.identity, self.salt, PLAIN_VERSION)
+            self.keys = DirectoryKeys(keys, self.identity) if keys is not None else None
+            if keys is not None:
+                self.raise_version()
             self.shop = Workshop(self.files, block_size_min, block_size_max, files_open_max)
             found = Replay(f"{self.path}/log", self.identity, self.salt)
             self.load_streams(attach, found.first_indexes())
@@ -142,36 +144,60 @@ cdef class DataDirectory:
                 continue
             for leftover in directory.glob("*.new"):
                 leftover.unlink()
-            found = decode_meta((directory / "meta").read_bytes()) if (directory / "meta").exists() else None
-            if found is None or f"{found[0]:016x}" != directory.name:
+            meta = decode_meta((directory / "meta").read_bytes()) if (directory / "meta").exists() else None
+            if meta is None or f"{meta.group:016x}" != directory.name:
                 self.damage.append(f"{directory}/meta does not hold: the stream is not loaded")
                 self.next_group = max(self.next_group, int(directory.name, 16) + 1)
                 continue
-            group, salt, settings = found
-            home = BlockHome(self.shop, str(directory), group, salt)
+            home = BlockHome(self.shop, str(directory), meta.group, meta.salt)
+            settings = self.unlock_stream(home, meta)
             home.replaying = True
-            if not load_state(home) and first_indexes.get(group) != 1:
-                rebuild(home, first_indexes.get(group, 1) - 1)
-            self.homes[group] = home
-            self.next_group = max(self.next_group, group + 1)
+            if not load_state(home) and first_indexes.get(meta.group) != 1:
+                rebuild(home, first_indexes.get(meta.group, 1) - 1)
+            self.next_group = max(self.next_group, meta.group + 1)
+            if settings is None:
+                self.locked[meta.group] = (home, meta.label)
+                continue
+            self.homes[meta.group] = home
             if attach is not None:
                 attach(home, settings)
+
+    def unlock_stream(self, home: BlockHome, meta):
+        """Its settings, with its key in place; None: no key opens it, so nobody will write to it."""
+        plain = meta.settings(None)
+        opened = unlock(meta, self.keys, self.label_of(plain) if plain is not None else meta.label)
+        if opened is None:
+            return None
+        (<BlockHome>home).key = opened.key
+        if opened.renewed is not None:
+            write_file(Path(home.path, "meta"), opened.renewed.encode())
+            self.scrub_log = self.scrub_log or meta.cipher == 0
+        if opened.key is not None:
+            self.wrapped[home.group] = opened.raw_key
+        return opened.settings
+
+    def raise_version(self) -> None:
+        """From now on older programs must refuse this directory."""
+        if version_of(Path(self.path)) < FORMAT_VERSION:
+            write_identity(Path(self.path), self.identity, self.salt, FORMAT_VERSION)
 
     cdef int replay(self, Replay found) except -1:
         """Do what the log has beyond the checkpoints, make new checkpoints, begin an empty log."""
         cdef size_t index
         cdef BlockHome home
         self.damage.extend(f"{path} at {offset}: {what}" for path, offset, what in found.damage)
+        everyone = self.homes | {group: home for group, (home, label) in self.locked.items()}
         for index in range(found.count):
-            home = self.homes.get(found.frames[index].group)
+            home = everyone.get(found.frames[index].group)
             if home is not None:
                 replay_frame(home, &found.frames[index])
+                self.shop.views.end_views()
             else:
                 self.next_group = max(self.next_group, found.frames[index].group + 1)
         self.block_disk = DiskThread(self.files, False)
-        for home in self.homes.values():
+        for home in everyone.values():
             end_replay(home)
-            if home.log_group.index != home.checkpoint_index or home.touched or home.damage:
+            if home.log_group.index != home.checkpoint_index or home.touched or home.damage or self.scrub_log:
                 self.checkpoint_now(home, False)
         self.shop.touched.clear()
         self.begin_log(found)
@@ -192,7 +218,7 @@ cdef class DataDirectory:
         spare = []
         free_max = max(2, self.log_bytes_max // self.segment_size)
         for name in [*found.paths, *map(str, sorted(Path(self.path, "log").glob("*.free")))]:
-            if len(spare) < free_max and os.path.getsize(name) == self.segment_size:
+            if len(spare) < free_max and not self.scrub_log and os.path.getsize(name) == self.segment_size:
                 spare.append(name)
             else:
                 os.unlink(name)
@@ -219,21 +245,31 @@ cdef class DataDirectory:
         directory = Path(self.path, "streams", f"{group:016x}")
         fresh = directory.with_name(f".{directory.name}")
         fresh.mkdir(mode=0o700)
-        write_file(fresh / "meta", encode_meta(group, salt, settings))
+        meta, key = plain_meta(group, salt, settings), None
+        if self.keys is not None:
+            self.wrapped[group] = self.keys.new_key()
+            meta, key = encrypted_meta(meta, settings, self.label_of(settings), self.keys, self.wrapped[group])
+        write_file(fresh / "meta", meta.encode())
         fresh.rename(directory)
         sync_directory(directory.parent)
         home = BlockHome(self.shop, str(directory), group, salt)
+        home.key = key
         self.homes[group] = home
         return home
 
     def update_settings(self, home: BlockHome, settings: dict) -> None:
-        write_file(Path(home.path, "meta"), encode_meta(home.group, home.salt, settings))
+        meta = plain_meta(home.group, home.salt, settings)
+        if home.group in self.wrapped:
+            label = self.label_of(settings)
+            meta, _ = encrypted_meta(meta, settings, label, self.keys, self.wrapped[home.group])
+        write_file(Path(home.path, "meta"), meta.encode())
 
     def settings_of(self, home: BlockHome) -> dict:
-        found = decode_meta(Path(home.path, "meta").read_bytes())
-        if found is None:
+        meta = decode_meta(Path(home.path, "meta").read_bytes())
+        settings = None if meta is None else meta.settings(home.key)
+        if settings is None:
             raise OSError(f"{home.path}/meta does not hold")
-        return found[2]
+        return settings
 
     def delete_stream(self, home: BlockHome) -> None:
         """Gone at once for readers; the rename makes it last, the files follow."""
@@ -245,6 +281,7 @@ cdef class DataDirectory:
         sync_directory(path.parent)
         home.close_files()
         del self.homes[home.group]
+        self.wrapped.pop(home.group, None)
         shutil.rmtree(hidden)
 
     # -- the turn ----------------------------------------------------------------------------------
@@ -288,6 +325,7 @@ cdef class DataDirectory:
     cdef int reap(self) except -1:
         """Take what is finished. Views end here."""
         cdef Batch batch
+        self.shop.views.end_views()
         try:
             self.log.reap()
             while self.batches and (<Batch>self.batches[0]).ticket <= self.log.written_ticket:
@@ -416,6 +454,7 @@ cdef class DataDirectory:
         cdef BlockHome home
         cdef size_t index
         self.shop.tick += 1
+        self.shop.views.end_views()
         if self.shop.candidates and self.failure is None:
             home, number = self.shop.candidates.popleft()
             (<BlockHome>home).compact(number)

@@ -15,12 +15,13 @@ from libc.stdlib cimport calloc, malloc
 from libc.string cimport memcmp, memcpy, strdup
 
 from storage._block cimport (
-    BLOCK_HAS_DEAD, BLOCK_HEAD, BLOCK_ROW_SIZE, BLOCK_SEALED, BLOCK_UNREADABLE, JOB_ERASE, Block, BlockJob, check_head,
+    BLOCK_ENCRYPTED, BLOCK_HAS_DEAD, BLOCK_HEAD, BLOCK_ROW_SIZE, BLOCK_SEALED, BLOCK_UNREADABLE, JOB_ERASE, Block, BlockJob, check_head,
     find_slot, free_block, free_block_file, load_row, load_trailer, new_block_file, run_erase, slot_at_or_after)
 from storage._blocktable cimport new_job
 from storage._checkpoint cimport STATE_HEAD
+from storage._checkpoint import state_context
 from storage._codec cimport (
-    KIND_ERASED, RECORD_FIXED, check_record, erase_record, file_counted_size, load32, load64, store32, store64,
+    KIND_ERASED, RECORD_FIXED, check_record, erase_record, file_counted_size, load16, load32, load64, store32, store64,
     view_record, xxh64)
 from storage._commitlog cimport FRAME_CUT, FRAME_DROP, FRAME_ERASE, FRAME_FORGET, FRAME_RECORDS, Frame
 from storage._fs cimport FileMap, map_file
@@ -55,7 +56,7 @@ cdef int state_holds(BlockHome home, bytes content) except -1:
     cdef size_t size = len(content)
     return (size >= STATE_HEAD + 8 and memcmp(at, b"MARTSTA1", 8) == 0
             and xxh64(at, size - 8, home.salt) == load64(at + size - 8)
-            and load64(at + 16) == home.group)
+            and load64(at + 16) == home.group and load16(at + 8) <= 2)
 
 
 cdef int take_state(BlockHome home, bytes content) except -1:
@@ -89,7 +90,16 @@ cdef int take_state(BlockHome home, bytes content) except -1:
         tail += 16
     if load32(at + 92):
         home.snapshot = tail[:load64(at + 72)]
+        if load32(at + 96):
+            home.snapshot = open_snapshot(home, load32(at + 96))
     return 0
+
+
+cdef bytes open_snapshot(BlockHome home, int cipher):
+    """The index snapshot decrypted; None: it is made anew from the records."""
+    if home.key is None:
+        return None
+    return home.key.decrypt(cipher, home.snapshot, state_context(home.group, home.log_group.index))
 
 
 cdef int resume_active(BlockHome home, Block* block) except -1:
@@ -295,7 +305,7 @@ cdef int replay_records(BlockHome home, const char* at, uint64_t size) except -1
         first = False
         if record.seq > home.last_seq:
             home.place(&record, length, at, load64(at + length - 8))
-            if home.indexer is not None:
+            if home.indexer is not None and home.show(at, &record):
                 home.indexer.index(&record)
         at += length
         size -= length
@@ -366,7 +376,7 @@ cdef int salvage(BlockHome home) except -1:
             home.seal_active()
             continue
         home.place(&record, size, at, load64(at + size - 8))
-        if home.indexer is not None:
+        if home.indexer is not None and home.show(at, &record):
             home.indexer.index(&record)
 
 
@@ -398,6 +408,9 @@ cdef int end_replay(BlockHome home) except -1:
         home.visit(home.floor, index_record, <void*>home.indexer)
     home.index_stale = False
     home.snapshot = None
+    if home.key is not None and home.active != NULL and home.active.data_end > BLOCK_HEAD and (
+            not home.active.flags & BLOCK_ENCRYPTED):
+        home.seal_active()      # from before encryption was turned on
     return 0
 
 

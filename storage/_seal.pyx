@@ -8,10 +8,10 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy, memset, strlen
 
 from storage._block cimport (
-    BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, TRAILER_SIZE, Block, BlockFile, BlockJob, close_block_file,
+    BLOCK_ENCRYPTED, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, TRAILER_SIZE, Block, BlockFile, BlockJob, close_block_file,
     need_block_file, store_trailer)
 from storage._codec cimport (
-    KIND_ERASED, KIND_MESSAGE, KIND_SKIP, RECORD_HEAD, check_record, load16, load32, load64, store16, store32, store64,
+    KIND_ERASED, KIND_MESSAGE, KIND_SKIP, RECORD_HEAD, check_record, cipher_room, load16, load32, load64, store16, store32, store64,
     xxh64)
 from storage._disk cimport Job
 from storage._fs cimport FileCalls
@@ -66,6 +66,8 @@ cdef int64_t collect_subjects(const Block* block, const char* data, SubjectEntry
         at = data + block.offsets[slot]
         if block.offsets[slot] == 0 or at[4] != KIND_MESSAGE:
             continue
+        if at[5]:
+            return -1           # subjects stay out of the footer where they are encrypted
         entry = find_subject(table, at + RECORD_HEAD, load16(at + 6))
         if entry.messages == 0:
             found += 1
@@ -186,7 +188,7 @@ cdef int copy_live(const BlockJob* work, Block* fresh, char* out) noexcept nogil
         fresh.min_ts = ts_ns if fresh.messages == 0 or ts_ns < fresh.min_ts else fresh.min_ts
         fresh.max_ts = ts_ns if fresh.messages == 0 or ts_ns > fresh.max_ts else fresh.max_ts
         fresh.messages += 1
-        fresh.counted += size - 36 + 30 + (4 if load32(at + 24) else 0)
+        fresh.counted += size - cipher_room(at) - 36 + 30 + (4 if load32(at + 24) else 0)
     return 0
 
 
@@ -229,7 +231,8 @@ cdef int run_compact(Job* job, const FileCalls* calls) noexcept nogil:
     if out != NULL and index != NULL:
         memset(&target, 0, sizeof(Block))
         target.number, target.first_seq, target.last_seq = old.number, old.first_seq, old.last_seq
-        target.generation, target.flags = old.generation + 1, BLOCK_SEALED | BLOCK_SPARSE
+        target.generation, target.flags = old.generation + 1, BLOCK_SEALED | BLOCK_SPARSE | (
+            old.flags & BLOCK_ENCRYPTED)
         target.data_end = BLOCK_HEAD
         target.offsets, target.deltas = index, index + old.slots
         memcpy(out, work.data, BLOCK_HEAD)

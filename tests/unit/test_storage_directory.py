@@ -160,10 +160,10 @@ def test_a_newer_version_is_refused(tmp_path: Path) -> None:
     from storage._codec import checksum
 
     identity = bytearray((tmp_path / "directory").read_bytes())
-    identity[8] = 2
+    identity[8] = 3
     identity[56:] = checksum(bytes(identity[:56])).to_bytes(8, "little")
     (tmp_path / "directory").write_bytes(identity)
-    with pytest.raises(NotUsable, match="version 2"):
+    with pytest.raises(NotUsable, match="version 3"):
         DataDirectory(tmp_path)
 
 
