@@ -4,7 +4,7 @@ from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdio cimport snprintf
 from libc.string cimport memset
 
-from storage._index cimport SubjectFilter
+from storage._filter cimport SubjectFilter
 from storage._record cimport Record, RecordHome
 from storage._store cimport ACCEPTED, StreamStore
 

@@ -1,5 +1,6 @@
 # cython: language_level=3
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
+from libc.string cimport memchr, memcpy
 
 
 cdef enum:
@@ -7,6 +8,12 @@ cdef enum:
     SUBJECT_LEN_MAX = 65534
     FEW_SUBJECTS = 16               # up to here a filter lists what it matches
     FIRST_IS_BOUND = 1              # first_seq is not above the first live sequence
+    CHILDREN_LISTED = 8             # up to here a node's children are a plain list
+
+# In a reference to a child, beside the number of a node or, in a leaf, of a subject.
+cdef enum:
+    LEAF = 0x80000000
+    ONE_TOKEN = 0x40000000          # this leaf has one token left
 
 cdef struct Subject:
     uint64_t first_seq
@@ -34,21 +41,31 @@ cdef struct Node:
     uint16_t label_len
     uint16_t prefix_len             # where the tokens of the children begin
 
-cdef struct FilterToken:
-    const char* text
-    uint16_t len
-    uint8_t kind
+cdef struct Removal:
+    uint64_t seq
+    uint32_t subject
 
-cdef struct CachedCount:
-    uint64_t span
-    uint64_t version
-    uint64_t count
 
-cdef enum FilterMode:
-    MATCH_NONE
-    MATCH_ALL
-    MATCH_ONE
-    MATCH_BITS
+cdef inline uint32_t hash_text(const char* text, size_t length) noexcept nogil:
+    cdef uint64_t h = <uint64_t>length * 0x9E3779B97F4A7C15u, word
+    while length >= 8:
+        memcpy(&word, text, 8)
+        h = (h ^ word) * 0xFF51AFD7ED558CCDu
+        h ^= h >> 32
+        text += 8
+        length -= 8
+    if length:
+        word = 0
+        memcpy(&word, text, length)
+        h = (h ^ word) * 0xC4CEB9FE1A85EC53u
+        h ^= h >> 29
+    h *= 0x9E3779B97F4A7C15u
+    return <uint32_t>(h >> 32)
+
+
+cdef inline uint32_t token_length(const char* text, uint32_t length) noexcept nogil:
+    cdef const char* dot = <const char*>memchr(text, 46, length)
+    return length if dot == NULL else <uint32_t>(dot - text)
 
 
 cdef class SubjectIndex:
@@ -70,9 +87,15 @@ cdef class SubjectIndex:
     cdef uint32_t chunk_bytes       # size of the only chunk while it is small
     cdef uint32_t arena_top
     cdef uint32_t free_blocks[65]
-    cdef uint32_t* created          # ring of the numbers given out last
+    cdef uint32_t* created          # ring of the numbers given out last; made by the first filter
+    cdef uint32_t created_mask
     cdef uint64_t created_total
+    cdef uint64_t created_from      # the ring knows nothing of what was given out before
+    cdef Removal* removed           # ring of the messages removed last; made by the first count
+    cdef uint32_t removed_mask
+    cdef uint64_t removed_total
     cdef uint64_t generation        # grows when all subjects go at once
+    cdef uint64_t rewound           # grows when sequences are taken back
 
     cdef uint32_t find(self, const char* text, uint16_t text_len) noexcept nogil
     cdef uint32_t intern(self, const char* text, uint16_t text_len) except 0
@@ -80,6 +103,13 @@ cdef class SubjectIndex:
     cdef int place(self, uint32_t number, const char* text, uint16_t text_len) except -1
     cdef int finish_places(self) except -1
     cdef int clear(self) except -1
+    cdef int keep_created(self) except -1
+    cdef int keep_removed(self) except -1
+    cdef inline void note_removed(self, uint64_t seq, uint32_t number) noexcept nogil:
+        if self.removed != NULL:
+            self.removed[self.removed_total & self.removed_mask].seq = seq
+            self.removed[self.removed_total & self.removed_mask].subject = number
+        self.removed_total += 1
     cdef inline char* text_of(self, uint32_t number) noexcept nogil:
         return self.arena_at(self.subjects[number].text)
     cdef inline char* arena_at(self, uint32_t place) noexcept nogil:
@@ -93,7 +123,7 @@ cdef class SubjectIndex:
     cdef uint32_t _new_subject(self) except 0
     cdef uint32_t _new_node(self) except 0
     cdef int _fill(self, uint32_t number, const char* text, uint16_t text_len, uint32_t hash) except -1
-    cdef int _note_created(self, uint32_t number) except -1
+    cdef void _note_created(self, uint32_t number) noexcept nogil
     cdef int _hang(self, uint32_t number) except -1
     cdef int _note_tail(self, uint32_t number, const char* tail, uint32_t tail_len) except -1
     cdef int _hang_leaf(self, uint32_t node, uint32_t number) except -1
@@ -101,48 +131,3 @@ cdef class SubjectIndex:
     cdef bint _token_at(self, uint32_t reference, uint32_t start, const char* token, uint32_t token_len) noexcept nogil
     cdef uint32_t _split(self, uint32_t node, uint64_t* slot, uint32_t shared) except 0
     cdef int _unhang(self, uint32_t number) except -1
-
-
-cdef class SubjectFilter:
-    cdef readonly tuple filters
-    cdef SubjectIndex index
-    cdef FilterToken* tokens
-    cdef uint32_t* starts           # of each filter's tokens; one more at the end
-    cdef uint32_t filter_count
-    cdef FilterMode mode            # valid after `sync`
-    cdef uint32_t subject           # for MATCH_ONE
-    cdef uint32_t* bits
-    cdef uint32_t bit_capacity
-    cdef readonly uint32_t matched_count  # not fewer than match now
-    cdef uint32_t[FEW_SUBJECTS] few # the numbers, while there are few
-    cdef uint32_t few_count
-    cdef uint64_t others            # subjects seen that do not match
-    cdef uint64_t created_seen
-    cdef uint64_t generation
-    cdef bint built
-    cdef CachedCount* counts        # of whole spans, by span number
-    cdef uint64_t count_mask
-
-    cdef int sync(self) except -1
-    cdef bint matches_text(self, const char* text, uint32_t text_len) noexcept nogil
-    cdef inline bint has(self, uint32_t number) noexcept nogil:
-        if self.mode == MATCH_BITS:
-            return (self.bits[number >> 5] >> (number & 31)) & 1
-        return self.mode == MATCH_ALL or (self.mode == MATCH_ONE and number == self.subject)
-    cdef CachedCount* cached(self, uint64_t span, uint64_t span_count) noexcept nogil
-
-    cdef uint32_t _parse(self, bytes text, uint32_t at)
-    cdef bint _is_literal(self, uint32_t which) noexcept nogil
-    cdef bint _rest_matches(self, const char* text, uint32_t length, uint32_t at, uint32_t end) noexcept nogil
-    cdef int _build(self) except -1
-    cdef int _mark_literal(self, uint32_t which) except -1
-    cdef int _room(self) except -1
-    cdef void _mark(self, uint32_t number) noexcept nogil
-    cdef inline void _set(self, uint32_t number) noexcept nogil:
-        self.bits[number >> 5] |= <uint32_t>1 << (number & 31)
-    cdef void _count_set(self) noexcept nogil
-    cdef void _visit_slots(self, const uint64_t* slots, uint32_t low, uint32_t high, uint32_t prefix_len, uint32_t at, uint32_t end) noexcept nogil
-    cdef void _prefetch(self, uint32_t reference, int stage) noexcept nogil
-    cdef void _mark_all(self, uint32_t reference) noexcept nogil
-    cdef void _walk(self, uint32_t node, uint32_t at, uint32_t end) noexcept nogil
-    cdef void _visit(self, uint32_t reference, uint32_t prefix_len, uint32_t at, uint32_t end) noexcept nogil

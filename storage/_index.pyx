@@ -10,63 +10,26 @@ asks here for the rest. Three structures hang together:
   table, so a tree costs little more than those slots. A slot says whether the leaf has one token
   left, so `a.*` and `a.>` mark a million subjects without touching them.
 
-`SubjectFilter` is one or several filters compiled to a bit for each subject number. It is kept by
-whoever asks again (a consumer, the store's cache) and brought level from the ring of numbers given
-out since; only when it fell far behind it is built anew from the tree.
+Two rings remember which numbers were given out and which messages were removed last, so that a
+`SubjectFilter` (`_filter`) is brought level without looking at everything again. They are made by
+the first filter that needs them and grow with the need.
 """
-from libc.stdint cimport UINT64_MAX
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memchr, memcmp, memcpy, memset
+from libc.string cimport memcmp, memcpy, memset
 
 cdef enum:
     ARENA_UNIT_BYTES = 8
     CHUNK_UNITS = 0x20000           # 1 MiB; `text_of` has the same number as a shift
     CHUNK_BYTES_FIRST = 512
     BLOCK_UNITS_LISTED = 64
-    CHILDREN_LISTED = 8             # up to here a node's children are a plain list
     CHILDREN_FIRST = 3
     MOVES_PER_PUT = 32
-    CREATED_RING = 16384
-    AHEAD_FAR = 32                  # children between asking for an entry and reading it
-    AHEAD_NEAR = 16
+    CREATED_FIRST = 64
+    CREATED_MAX = 16384
+    REMOVED_FIRST = 64
+    REMOVED_MAX = 8192
 
-cdef extern from *:
-    """
-    #define martlet_prefetch(address) __builtin_prefetch(address)
-    """
-    uint32_t popcount "__builtin_popcount"(uint32_t word) noexcept nogil
-    void prefetch "martlet_prefetch"(const void* address) noexcept nogil
-
-cdef uint32_t LEAF = 1u << 31
-cdef uint32_t ONE_TOKEN = 1u << 30
 cdef uint64_t MOVED = <uint64_t>1 << 32     # a slot that was emptied in a table being moved
-
-cdef enum TokenKind:
-    LITERAL
-    ANY_TOKEN
-    ANY_REST
-
-
-cdef inline uint32_t hash_text(const char* text, size_t length) noexcept nogil:
-    cdef uint64_t h = <uint64_t>length * 0x9E3779B97F4A7C15u, word
-    while length >= 8:
-        memcpy(&word, text, 8)
-        h = (h ^ word) * 0xFF51AFD7ED558CCDu
-        h ^= h >> 32
-        text += 8
-        length -= 8
-    if length:
-        word = 0
-        memcpy(&word, text, length)
-        h = (h ^ word) * 0xC4CEB9FE1A85EC53u
-        h ^= h >> 29
-    h *= 0x9E3779B97F4A7C15u
-    return <uint32_t>(h >> 32)
-
-
-cdef inline uint32_t token_length(const char* text, uint32_t length) noexcept nogil:
-    cdef const char* dot = <const char*>memchr(text, 46, length)
-    return length if dot == NULL else <uint32_t>(dot - text)
 
 
 cdef uint32_t shared_tokens(
@@ -226,6 +189,7 @@ cdef class SubjectIndex:
     def __dealloc__(self):
         self._free_all()
         free(self.created)
+        free(self.removed)
 
     cdef void _free_all(self) noexcept:
         cdef uint32_t i
@@ -252,6 +216,7 @@ cdef class SubjectIndex:
         """Forget all subjects at once."""
         self._free_all()
         self.generation += 1
+        self.rewound += 1
         self._start()
         return 0
 
@@ -371,12 +336,47 @@ cdef class SubjectIndex:
         self.subject_count += 1
         return 0
 
-    cdef int _note_created(self, uint32_t number) except -1:
-        if self.created == NULL:
-            self.created_total += 1
-            return 0
-        self.created[self.created_total & (CREATED_RING - 1)] = number
+    cdef void _note_created(self, uint32_t number) noexcept nogil:
+        if self.created != NULL:
+            self.created[self.created_total & self.created_mask] = number
         self.created_total += 1
+
+    cdef int keep_created(self) except -1:
+        """Remember more of the numbers given out; the ring follows the number of subjects."""
+        cdef uint32_t capacity = CREATED_FIRST, old = self.created_mask + 1 if self.created else 0
+        cdef uint32_t* created
+        cdef uint32_t i
+        while capacity < CREATED_MAX and capacity < self.subject_count // 8:
+            capacity *= 2
+        if capacity <= old:
+            return 0
+        created = <uint32_t*>malloc(capacity * sizeof(uint32_t))
+        if created == NULL:
+            raise MemoryError
+        for i in range(1, <uint32_t>min(<uint64_t>old, self.created_total) + 1):
+            created[(self.created_total - i) & (capacity - 1)] = (
+                self.created[(self.created_total - i) & self.created_mask]
+            )
+        self.created_from = max(
+            self.created_from, self.created_total - min(<uint64_t>old, self.created_total)
+        )
+        free(self.created)
+        self.created = created
+        self.created_mask = capacity - 1
+        return 0
+
+    cdef int keep_removed(self) except -1:
+        """A larger ring of removals, because somebody did not ask often enough for this one."""
+        cdef uint32_t capacity = (self.removed_mask + 1) * 4 if self.removed else REMOVED_FIRST
+        if capacity > REMOVED_MAX:
+            return 0
+        # Whoever reads what was in the ring has to count anew.
+        free(self.removed)
+        self.removed = <Removal*>malloc(capacity * sizeof(Removal))
+        if self.removed == NULL:
+            raise MemoryError
+        self.removed_mask = capacity - 1
+        self.rewound += 1
         return 0
 
     cdef int drop(self, uint32_t number) except -1:
@@ -630,342 +630,3 @@ cdef class SubjectIndex:
             self.node_free = node
             node = parent
         return 0
-
-
-cdef class SubjectFilter:
-    """Filters over one index. Call `sync` before each use, then `mode`, `has`, `subject`."""
-
-    def __cinit__(self, SubjectIndex index not None, filters):
-        cdef uint32_t i = 0, count = 0
-        cdef bytes text
-        # Filters are bytes, so that the tokens can point into them.
-        self.filters = tuple(sorted(set(filters)))
-        self.index = index
-        self.filter_count = len(self.filters)
-        for text in self.filters:
-            count += text.count(b".") + 1
-        self.tokens = <FilterToken*>malloc(max(count, 1) * sizeof(FilterToken))
-        self.starts = <uint32_t*>malloc((self.filter_count + 1) * sizeof(uint32_t))
-        if self.tokens == NULL or self.starts == NULL:
-            raise MemoryError
-        count = 0
-        for i in range(self.filter_count):
-            self.starts[i] = count
-            count = self._parse(self.filters[i], count)
-        self.starts[self.filter_count] = count
-
-    def __dealloc__(self):
-        free(self.tokens)
-        free(self.starts)
-        free(self.bits)
-        free(self.counts)
-
-    cdef uint32_t _parse(self, bytes text, uint32_t at):
-        cdef const char* start = text
-        cdef uint32_t length = len(text), token_len
-        while True:
-            token_len = token_length(start, length)
-            self.tokens[at].text = start
-            self.tokens[at].len = <uint16_t>token_len
-            self.tokens[at].kind = LITERAL
-            if token_len == 1 and start[0] == 42:
-                self.tokens[at].kind = ANY_TOKEN
-            elif token_len == 1 and start[0] == 62 and token_len == length:
-                self.tokens[at].kind = ANY_REST
-            at += 1
-            if token_len == length:
-                return at
-            start += token_len + 1
-            length -= token_len + 1
-
-    cdef bint _is_literal(self, uint32_t which) noexcept nogil:
-        cdef uint32_t i
-        for i in range(self.starts[which], self.starts[which + 1]):
-            if self.tokens[i].kind != LITERAL:
-                return False
-        return True
-
-    cdef bint matches_text(self, const char* text, uint32_t text_len) noexcept nogil:
-        """Whether any of the filters matches this subject; no filter matches all."""
-        cdef uint32_t i
-        if self.filter_count == 0:
-            return True
-        for i in range(self.filter_count):
-            if self._rest_matches(text, text_len, self.starts[i], self.starts[i + 1]):
-                return True
-        return False
-
-    cdef bint _rest_matches(
-        self, const char* text, uint32_t length, uint32_t at, uint32_t end
-    ) noexcept nogil:
-        cdef uint32_t token_len
-        while at < end:
-            if self.tokens[at].kind == ANY_REST:
-                return True
-            token_len = token_length(text, length)
-            if self.tokens[at].kind == LITERAL and (
-                self.tokens[at].len != token_len
-                or memcmp(self.tokens[at].text, text, token_len) != 0
-            ):
-                return False
-            at += 1
-            if token_len == length:
-                return at == end
-            text += token_len + 1
-            length -= token_len + 1
-        return False
-
-    cdef int sync(self) except -1:
-        """Bring `mode` and the bits level with the index."""
-        cdef SubjectIndex index = self.index
-        cdef bytes text
-        cdef uint32_t number
-        if self.filter_count == 0 or self.tokens[self.starts[self.filter_count] - 1].kind == ANY_REST and (
-            self.filter_count == 1 and self.starts[1] == 1
-        ):
-            self.mode = MATCH_ALL
-            return 0
-        if self.filter_count == 1 and self._is_literal(0):
-            text = self.filters[0]
-            self.subject = index.find(text, <uint16_t>len(text)) if len(text) < SUBJECT_LEN_MAX else 0
-            self.mode = MATCH_ONE if self.subject else MATCH_NONE
-            self.matched_count = 1 if self.subject else 0
-            return 0
-        if not self.built or self.generation != index.generation or (
-            index.created_total - self.created_seen > CREATED_RING
-        ):
-            self._build()
-        elif index.created_total != self.created_seen:
-            self._room()
-            while self.created_seen != index.created_total:
-                number = index.created[self.created_seen & (CREATED_RING - 1)]
-                self.created_seen += 1
-                if index.subjects[number].text_len and self.matches_text(
-                    index.text_of(number), index.subjects[number].text_len
-                ):
-                    self._mark(number)
-                else:
-                    self.bits[number >> 5] &= ~(1u << (number & 31))
-                    self.others += 1
-        if self.matched_count == 0:
-            self.mode = MATCH_NONE
-        else:
-            self.mode = MATCH_BITS if self.others else MATCH_ALL
-        return 0
-
-    cdef int _room(self) except -1:
-        """Bits for every number that the index may have given out."""
-        cdef uint32_t words = (self.index.subject_capacity >> 5) + 1
-        cdef uint32_t* bits
-        if words <= self.bit_capacity:
-            return 0
-        bits = <uint32_t*>realloc(self.bits, words * sizeof(uint32_t))
-        if bits == NULL:
-            raise MemoryError
-        memset(bits + self.bit_capacity, 0, (words - self.bit_capacity) * sizeof(uint32_t))
-        self.bits = bits
-        self.bit_capacity = words
-        return 0
-
-    cdef int _build(self) except -1:
-        cdef uint32_t i
-        cdef SubjectIndex index = self.index
-        if index.created == NULL:
-            index.created = <uint32_t*>malloc(CREATED_RING * sizeof(uint32_t))
-            if index.created == NULL:
-                raise MemoryError
-        self._room()
-        memset(self.bits, 0, self.bit_capacity * sizeof(uint32_t))
-        for i in range(self.filter_count):
-            if self._is_literal(i):
-                self._mark_literal(i)
-            else:
-                self._walk(0, self.starts[i], self.starts[i + 1])
-        self._count_set()
-        self.others = index.subject_count - self.matched_count
-        self.created_seen = index.created_total
-        self.generation = index.generation
-        self.built = True
-        # Counts of spans were taken with other bits.
-        free(self.counts)
-        self.counts = NULL
-        return 0
-
-    cdef int _mark_literal(self, uint32_t which) except -1:
-        cdef bytes text = self.filters[which]
-        cdef uint32_t number = 0
-        if len(text) < SUBJECT_LEN_MAX:
-            number = self.index.find(text, <uint16_t>len(text))
-        if number:
-            self._set(number)
-        return 0
-
-    cdef void _count_set(self) noexcept nogil:
-        """After a build: how many match, and which while they are few."""
-        cdef uint32_t word, bit, i
-        self.matched_count = 0
-        self.few_count = 0
-        for i in range(self.bit_capacity):
-            self.matched_count += popcount(self.bits[i])
-        if self.matched_count > FEW_SUBJECTS:
-            return
-        for i in range(self.bit_capacity):
-            word = self.bits[i]
-            for bit in range(32):
-                if word >> bit & 1:
-                    self.few[self.few_count] = i * 32 + bit
-                    self.few_count += 1
-
-    cdef void _mark(self, uint32_t number) noexcept nogil:
-        cdef uint32_t bit = 1u << (number & 31)
-        if not self.bits[number >> 5] & bit:
-            self.bits[number >> 5] |= bit
-            self.matched_count += 1
-            # A number may come here twice when its subject went and came back: harmless.
-            if self.few_count < FEW_SUBJECTS:
-                self.few[self.few_count] = number
-                self.few_count += 1
-
-    cdef void _walk(self, uint32_t number, uint32_t at, uint32_t end) noexcept nogil:
-        """Mark what the tokens from `at` on match below this node."""
-        cdef Node* node = &self.index.nodes[number]
-        cdef Table* table = &node.children
-        cdef FilterToken* token
-        cdef uint64_t* slot
-        cdef uint32_t count
-        if at == end:
-            if node.subject:
-                self._set(node.subject)
-            return
-        token = &self.tokens[at]
-        if token.kind == LITERAL:
-            slot = self.index._child(node, token.text, token.len, hash_text(token.text, token.len))
-            if slot != NULL:
-                self._visit(<uint32_t>slot[0], node.prefix_len, at, end)
-            return
-        count = table.used if table.mask < CHILDREN_LISTED else table.mask + 1
-        self._visit_slots(table.slots, 0, count, node.prefix_len, at, end)
-        if table.old != NULL:
-            self._visit_slots(
-                table.old, table.moved, (table.mask >> 1) + 1, node.prefix_len, at, end
-            )
-
-    cdef void _visit_slots(
-        self, const uint64_t* slots, uint32_t low, uint32_t high, uint32_t prefix_len,
-        uint32_t at, uint32_t end,
-    ) noexcept nogil:
-        """All children in a piece of a table. Most leaves are decided without their text."""
-        cdef uint32_t i, reference, number, name
-        cdef bint last = at + 1 == end, rest = self.tokens[at].kind == ANY_REST
-        cdef uint8_t[256] verdicts      # for each named tail: 0 not asked yet, 1 no, 2 yes
-        memset(verdicts, 0, sizeof(verdicts))
-        for i in range(low, high):
-            reference = <uint32_t>slots[i]
-            if reference & LEAF:
-                number = reference & SUBJECT_ID_MASK
-                name = 0 if rest or reference & ONE_TOKEN else self.index.tails[number]
-                if rest or (reference & ONE_TOKEN and last):
-                    self._set(number)
-                elif name:
-                    if not verdicts[name]:
-                        verdicts[name] = 1 + self._rest_matches(
-                            self.index.arena_at(self.index.tail_texts[name]),
-                            self.index.tail_lens[name], at + 1, end,
-                        )
-                    if verdicts[name] == 2:
-                        self._set(number)
-                elif not reference & ONE_TOKEN:
-                    self._visit(reference, prefix_len, at, end)
-            elif reference:
-                if i + AHEAD_FAR < high:
-                    self._prefetch(<uint32_t>slots[i + AHEAD_FAR], 0)
-                    self._prefetch(<uint32_t>slots[i + AHEAD_NEAR], 1)
-                self._visit(reference, prefix_len, at, end)
-
-    cdef void _prefetch(self, uint32_t reference, int stage) noexcept nogil:
-        """First the node of a child, then what the node points to."""
-        cdef Node* node
-        if reference == 0 or reference & LEAF:
-            return
-        node = &self.index.nodes[reference]
-        if stage == 0:
-            prefetch(node)
-        else:
-            prefetch(self.index.arena_at(node.label))
-            prefetch(node.children.slots)
-
-    cdef void _visit(
-        self, uint32_t reference, uint32_t prefix_len, uint32_t at, uint32_t end
-    ) noexcept nogil:
-        """A child whose first token the token at `at` may match."""
-        cdef const char* label
-        cdef uint32_t length, token_len
-        if reference & LEAF:
-            if reference & ONE_TOKEN:
-                # The caller has compared a literal token; the others match any.
-                if at + 1 == end:
-                    self._set(reference & SUBJECT_ID_MASK)
-                return
-            reference &= SUBJECT_ID_MASK
-            if self.tokens[at].kind == ANY_REST or self._rest_matches(
-                self.index.text_of(reference) + prefix_len,
-                self.index.subjects[reference].text_len - prefix_len, at, end,
-            ):
-                self._set(reference)
-            return
-        label = self.index.arena_at(self.index.nodes[reference].label)
-        length = self.index.nodes[reference].label_len
-        while True:
-            if at == end:
-                return
-            if self.tokens[at].kind == ANY_REST:
-                self._mark_all(reference)
-                return
-            token_len = token_length(label, length)
-            if self.tokens[at].kind == LITERAL and (
-                self.tokens[at].len != token_len
-                or memcmp(self.tokens[at].text, label, token_len) != 0
-            ):
-                return
-            at += 1
-            if token_len == length:
-                break
-            label += token_len + 1
-            length -= token_len + 1
-        self._walk(reference, at, end)
-
-    cdef void _mark_all(self, uint32_t reference) noexcept nogil:
-        """The whole branch."""
-        cdef Node* node
-        cdef Table* table
-        cdef uint32_t i, count
-        if reference & LEAF:
-            self._set(reference & SUBJECT_ID_MASK)
-            return
-        node = &self.index.nodes[reference]
-        table = &node.children
-        if node.subject:
-            self._set(node.subject)
-        count = table.used if table.mask < CHILDREN_LISTED else table.mask + 1
-        for i in range(count):
-            if <uint32_t>table.slots[i] & LEAF:
-                self._set(<uint32_t>table.slots[i] & SUBJECT_ID_MASK)
-            elif <uint32_t>table.slots[i]:
-                self._mark_all(<uint32_t>table.slots[i])
-        if table.old != NULL:
-            for i in range(table.moved, (table.mask >> 1) + 1):
-                if <uint32_t>table.old[i]:
-                    self._mark_all(<uint32_t>table.old[i])
-
-    cdef CachedCount* cached(self, uint64_t span, uint64_t span_count) noexcept nogil:
-        """Where the count of this span is kept; its `version` says whether it still holds."""
-        cdef uint64_t capacity = 16
-        if self.counts == NULL or self.count_mask + 1 < span_count:
-            while capacity < span_count * 2:
-                capacity *= 2
-            free(self.counts)
-            self.counts = <CachedCount*>calloc(capacity, sizeof(CachedCount))
-            if self.counts == NULL:
-                return NULL
-            self.count_mask = capacity - 1
-        return &self.counts[span & self.count_mask]

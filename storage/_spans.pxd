@@ -1,7 +1,8 @@
 # cython: language_level=3
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from storage._index cimport SubjectFilter, SubjectIndex
+from storage._filter cimport SubjectFilter
+from storage._index cimport SubjectIndex
 
 
 cdef enum:
@@ -35,14 +36,23 @@ cdef class SpanIndex:
     cdef uint32_t slot(self, uint64_t seq) noexcept nogil
     cdef int remove(self, uint64_t seq, uint64_t size) except -1
     cdef int remove_all(self) except -1
+    cdef void cut_above(self, uint64_t seq) noexcept nogil
     cdef size_t span_from(self, uint64_t number) noexcept nogil
 
     cdef uint64_t next_live(self, uint64_t seq) noexcept nogil
     cdef uint64_t last_live(self, uint64_t seq) noexcept nogil
     cdef uint64_t next_match(self, SubjectFilter wanted, uint64_t seq) noexcept nogil
     cdef uint64_t _next_of_few(self, SubjectFilter wanted, uint64_t seq) noexcept nogil
+    cdef bint _known_empty(self, SubjectFilter wanted, const Span* span) noexcept nogil
+    cdef uint32_t _next_slots(self, SubjectFilter wanted, Span* span, uint32_t* at, uint32_t end, uint64_t* found, uint32_t limit) noexcept nogil
+    cdef uint32_t next_matches(
+        self, SubjectFilter wanted, uint64_t seq, uint64_t last, uint64_t* found, uint32_t limit,
+        uint64_t* resume,
+    ) noexcept nogil
     cdef uint64_t last_match(self, SubjectFilter wanted, uint64_t seq) noexcept nogil
     cdef uint64_t count_from(self, SubjectFilter wanted, uint64_t seq) noexcept nogil
+    cdef uint64_t count_between(self, SubjectFilter wanted, uint64_t seq, uint64_t last) noexcept nogil
+    cdef uint64_t end(self) noexcept nogil
 
     cdef uint64_t first_of(self, SubjectIndex index, uint32_t subject, uint64_t seq) noexcept nogil
     cdef uint64_t last_of(self, SubjectIndex index, uint32_t subject, uint64_t seq) noexcept nogil

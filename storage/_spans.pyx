@@ -19,20 +19,19 @@ from libc.stdint cimport UINT64_MAX
 from libc.stdlib cimport free, realloc
 from libc.string cimport memmove, memset
 
-from storage._index cimport (
+from storage._filter cimport (
     FEW_SUBJECTS,
-    FIRST_IS_BOUND,
     MATCH_ALL,
     MATCH_NONE,
     MATCH_ONE,
-    SUBJECT_ID_MASK,
     CachedCount,
-    Subject,
 )
+from storage._index cimport FIRST_IS_BOUND, SUBJECT_ID_MASK, Subject
 
 cdef enum:
     SLOTS_FIRST = 16
     SCAN_FIRST = 8192               # slots looked at before the chain of distances is tried
+    SLOTS_PER_CALL = 1 << 20        # looked at by one search for several: about a millisecond
     CHAIN_STEPS_MAX = 65536
     SLOTS_PER_STEP = 64             # what one step along the chain costs, in slots looked at
 
@@ -197,6 +196,19 @@ cdef class SpanIndex:
         self.live = 0
         return 0
 
+    cdef void cut_above(self, uint64_t seq) noexcept nogil:
+        """Nothing lives above `seq` any more, and what is stored next comes behind it."""
+        cdef Span* span
+        while self.tail > self.head and self.spans[self.tail - 1].number > seq >> SPAN_BITS:
+            self.tail -= 1
+            self._free(&self.spans[self.tail])
+        if self.tail > self.head:
+            span = &self.spans[self.tail - 1]
+            if span.number == seq >> SPAN_BITS:
+                span.top = min(span.top, <uint32_t>(seq & (SPAN_SLOTS - 1)) + 1)
+                self.clock += 1
+                span.version = self.clock
+
     cdef uint64_t next_live(self, uint64_t seq) noexcept nogil:
         """The lowest live sequence at or above `seq`, or 0."""
         cdef size_t at = self.span_from(seq >> SPAN_BITS)
@@ -284,6 +296,77 @@ cdef class SpanIndex:
                 lowest = found
         return lowest
 
+    cdef uint32_t next_matches(
+        self, SubjectFilter wanted, uint64_t seq, uint64_t last, uint64_t* found, uint32_t limit,
+        uint64_t* resume,
+    ) noexcept nogil:
+        """Up to `limit` matching live sequences from `seq` to `last`, in order; how many.
+
+        All below `resume` was looked at. It is `last` + 1 when there is no more; a search that
+        would take long ends before, perhaps with nothing found.
+        """
+        cdef uint32_t count = 0, i, end
+        cdef uint64_t base, looked = 0, first = seq
+        cdef size_t at
+        cdef Span* span
+        cdef bint scans = wanted.mode == MATCH_ALL or (
+            wanted.mode != MATCH_NONE and wanted.mode != MATCH_ONE
+            and wanted.matched_count > FEW_SUBJECTS
+        )
+        resume[0] = seq
+        while count < limit and resume[0] <= last:
+            if looked >= SLOTS_PER_CALL:
+                return count
+            seq = self.next_match(wanted, resume[0]) if not scans else resume[0]
+            at = self.span_from(seq >> SPAN_BITS)
+            if (seq == 0 and not scans) or seq > last or at == self.tail:
+                resume[0] = last + 1
+                break
+            if not scans:
+                found[count] = seq
+                count += 1
+                resume[0] = seq + 1
+                continue
+            span = &self.spans[at]
+            base = span.number << SPAN_BITS
+            i = <uint32_t>(seq - base) if seq > base else 0
+            end = <uint32_t>min(<uint64_t>span.top, last + 1 - base) if last >= base else 0
+            if i < end and not (i == 0 and self._known_empty(wanted, span)):
+                looked += end - i
+                count += self._next_slots(wanted, span, &i, end, found + count, limit - count)
+            resume[0] = base + i if count == limit else base + SPAN_SLOTS
+        if resume[0] > last + 1 and first <= last:
+            resume[0] = last + 1
+        return count
+
+    cdef bint _known_empty(self, SubjectFilter wanted, const Span* span) noexcept nogil:
+        """Whether a count has shown that nothing in the span matches."""
+        cdef CachedCount* known
+        if wanted.mode == MATCH_ALL:
+            return span.live == 0
+        known = wanted.cached(span.number, self.tail - self.head)
+        return known != NULL and (
+            known.span == span.number and known.version == span.version and known.count == 0
+        )
+
+    cdef uint32_t _next_slots(
+        self, SubjectFilter wanted, Span* span, uint32_t* at, uint32_t end, uint64_t* found,
+        uint32_t limit,
+    ) noexcept nogil:
+        """The matching ones of a span's slots from `at` to below `end`; `at` moves on."""
+        cdef uint32_t i = at[0], count = 0, number
+        cdef uint64_t base = span.number << SPAN_BITS
+        cdef bint every = wanted.mode == MATCH_ALL
+        while i < end and count < limit:
+            number = span.subjects[i] & SUBJECT_ID_MASK
+            # No subject is number 0, so its bit is never set.
+            if number if every else (wanted.bits[number >> 5] >> (number & 31)) & 1:
+                found[count] = base + i
+                count += 1
+            i += 1
+        at[0] = i
+        return count
+
     cdef uint64_t last_match(self, SubjectFilter wanted, uint64_t seq) noexcept nogil:
         """The highest live sequence at or below `seq` that the filter (after `sync`) matches, or 0."""
         cdef size_t at
@@ -311,37 +394,68 @@ cdef class SpanIndex:
                     return (span.number << SPAN_BITS) + i
         return 0
 
+    cdef uint64_t end(self) noexcept nogil:
+        """No sequence above this one is known."""
+        if self.head == self.tail or self.spans[self.tail - 1].top == 0:
+            return 0
+        return (self.spans[self.tail - 1].number << SPAN_BITS) + self.spans[self.tail - 1].top - 1
+
     cdef uint64_t count_from(self, SubjectFilter wanted, uint64_t seq) noexcept nogil:
-        """How many live messages at or above `seq` the filter (after `sync`) matches."""
-        cdef size_t at
-        cdef Span* span
-        cdef uint32_t i
-        cdef uint64_t total = 0
-        cdef CachedCount* known
+        """How many live messages at or above `seq` the filter (after `sync`) matches.
+
+        The last answer is brought up to date where it still holds: what lies between the two
+        places is counted, and what came since.
+        """
+        cdef uint64_t last = self.end(), total
         if wanted.mode == MATCH_NONE:
             return 0
-        at = self.span_from(seq >> SPAN_BITS)
-        if at < self.tail and self.spans[at].number == seq >> SPAN_BITS:
-            i = <uint32_t>(seq & (SPAN_SLOTS - 1))
-            if i > 0:
-                span = &self.spans[at]
-                total = count_in(wanted, span.subjects, min(i, span.top), span.top)
-                at += 1
+        if wanted.counted_holds:
+            total = wanted.counted
+            if last > wanted.counted_to:
+                total += self.count_between(
+                    wanted, max(wanted.counted_to + 1, wanted.counted_from), last
+                )
+            if seq > wanted.counted_from:
+                total -= self.count_between(wanted, wanted.counted_from, seq - 1)
+            elif seq < wanted.counted_from:
+                total += self.count_between(wanted, seq, wanted.counted_from - 1)
+        else:
+            total = self.count_between(wanted, seq, last)
+        wanted.note_count(total, seq, last)
+        return total
+
+    cdef uint64_t count_between(
+        self, SubjectFilter wanted, uint64_t seq, uint64_t last
+    ) noexcept nogil:
+        """How many live messages from `seq` to `last` match; whole spans are counted once."""
+        cdef size_t at = self.span_from(seq >> SPAN_BITS)
+        cdef Span* span
+        cdef uint32_t low, high
+        cdef uint64_t total = 0, base
+        cdef CachedCount* known
         while at < self.tail:
             span = &self.spans[at]
             at += 1
-            if wanted.mode == MATCH_ALL:
+            base = span.number << SPAN_BITS
+            if base > last:
+                break
+            low = <uint32_t>(seq - base) if seq > base else 0
+            high = <uint32_t>min(<uint64_t>span.top, last - base + 1)
+            if low > 0 or high < span.top:
+                if low < high:
+                    total += count_in(wanted, span.subjects, low, high)
+            elif wanted.mode == MATCH_ALL:
                 total += span.live
-                continue
-            known = wanted.cached(span.number, self.tail - self.head)
-            if known == NULL:
-                total += count_in(wanted, span.subjects, 0, span.top)
-                continue
-            if known.span != span.number or known.version != span.version:
-                known.count = count_in(wanted, span.subjects, 0, span.top)
-                known.span = span.number
-                known.version = span.version
-            total += known.count
+            else:
+                known = wanted.cached(span.number, self.tail - self.head)
+                if known == NULL:
+                    total += count_in(wanted, span.subjects, 0, span.top)
+                    continue
+                if known.span != span.number or known.version != span.version:
+                    known.count = count_in(wanted, span.subjects, 0, span.top)
+                    known.span = span.number
+                    known.version = span.version
+                total += known.count
         return total
 
     # One subject

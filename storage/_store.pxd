@@ -2,7 +2,8 @@
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 from storage._expiry cimport ExpiryWheel
-from storage._index cimport SubjectFilter, SubjectIndex
+from storage._filter cimport SubjectFilter
+from storage._index cimport SubjectIndex
 from storage._record cimport Record, RecordHome
 from storage._spans cimport SpanIndex
 
@@ -58,11 +59,15 @@ cdef class StreamStore:
     cdef uint64_t last_seq_of(self, const char* subject, uint16_t subject_len) noexcept nogil
     cdef uint64_t count_of(self, const char* subject, uint16_t subject_len) noexcept nogil
 
-    # For consumers: keep the filter, ask again with it.
-    cdef SubjectFilter filter_of(self, object filters)
+    # For consumers: make a filter of your own once, ask again with it. DESIGN.md, "For consumers".
+    cdef SubjectFilter own_filter(self, object filters)
     cdef uint64_t next_seq(self, SubjectFilter wanted, uint64_t seq) except? 0
+    cdef int next_seqs(self, SubjectFilter wanted, uint64_t seq, uint64_t last, uint64_t* found, uint32_t limit, uint64_t* resume) except -1
     cdef uint64_t pending_from(self, SubjectFilter wanted, uint64_t seq) except? 0
+    cdef bint matches(self, SubjectFilter wanted, uint64_t seq) except -1
     cdef int read(self, uint64_t seq, Record* out) except -1
+    # The same filter for whoever asks with these texts: for single questions.
+    cdef SubjectFilter filter_of(self, object filters)
 
     cdef int remove(self, uint64_t seq, bint erase) except -1
 
@@ -87,15 +92,4 @@ cdef class StreamStore:
     cdef object _message(self, uint64_t seq)
     cdef int _reset(self, uint64_t last_seq) except -1
     cdef int _purge_all(self) except -1
-    cdef list _matched(self, SubjectFilter wanted, uint64_t offset, uint64_t limit)
-    cdef uint64_t _count_last(self, SubjectFilter wanted, uint64_t seq) except? 0
-
-
-cdef class PurgeJob:
-    cdef StreamStore store
-    cdef SubjectFilter wanted
-    cdef uint64_t at
-    cdef uint64_t last
-    cdef uint64_t most
-    cdef readonly uint64_t purged
-    cdef readonly bint done
+    cdef object _text(self, uint32_t number)

@@ -10,37 +10,27 @@ Order of a removal: the home forgets the record, then the subject's entry, the s
 Removing the first message only tells the home where the stream now begins.
 """
 from libc.stdint cimport INT64_MAX, uint8_t
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
 
 from storage._headers cimport is_marker, is_rollup, ttl_of
-from storage._index cimport (
-    FIRST_IS_BOUND,
-    MATCH_ALL,
-    MATCH_BITS,
-    MATCH_NONE,
-    MATCH_ONE,
-    SUBJECT_ID_MASK,
-    SUBJECT_LEN_MAX,
-    Subject,
-)
+from storage._index cimport FIRST_IS_BOUND, SUBJECT_ID_MASK, SUBJECT_LEN_MAX, Subject
+from storage._purge cimport purge_job
+from storage._questions cimport count_last, deleted_of, matched, multi_last, state_of
 from storage._snapshot cimport decode_store, encode_store
-from storage._spans cimport HAS_TTL, SPAN_BITS, SPAN_SLOTS, Span
+from storage._spans cimport HAS_TTL
 
-from storage._seqset import SequenceSet
 from storage.ports import (
     BytesLimitError,
     Discard,
     Expired,
-    LostData,
     MessagesLimitError,
     SequenceMismatchError,
     StoredMessage,
     StoreError,
     StoreLimits,
-    StreamState,
     SubjectMessagesLimitError,
     SubjectState,
-    TooManyResultsError,
 )
 
 cdef enum:
@@ -76,14 +66,16 @@ cdef class StreamStore:
     def __init__(self, RecordHome home not None, limits=None, uint64_t first_seq=0):
         self.home = home
         self.filters = {}
+        self.subjects = SubjectIndex()
+        self.spans = SpanIndex()
         self.set_limits(StoreLimits() if limits is None else limits)
         self._reset(first_seq - 1 if first_seq > 1 else 0)
 
     cdef int _reset(self, uint64_t last_seq) except -1:
         """Nothing is there, `last_seq` was the last one."""
-        self.subjects = SubjectIndex()
-        self.spans = SpanIndex()
-        self.filters.clear()
+        # The same objects as before: consumers keep filters over them.
+        self.subjects.clear()
+        self.spans.remove_all()
         self.wheel = None
         self.messages = self.bytes = 0
         self.last_seq = last_seq
@@ -471,6 +463,7 @@ cdef class StreamStore:
 
     cdef int _unlist(self, uint64_t seq, uint64_t size) except -1:
         cdef uint32_t slot = self.spans.slot(seq)
+        self.subjects.note_removed(seq, slot & SUBJECT_ID_MASK)
         self._forget_subject(slot & SUBJECT_ID_MASK, seq)
         self.spans.remove(seq, size)
         self.messages -= 1
@@ -530,24 +523,7 @@ cdef class StreamStore:
 
     def start_purge(self, filters=None, uint64_t seq=0, uint64_t keep=0):
         """The same in slices. Messages that come later are not touched."""
-        cdef PurgeJob job = PurgeJob()
-        cdef uint64_t matching
-        job.store = self
-        job.wanted = self.filter_of(filters)
-        job.wanted.sync()
-        job.last = self.last_seq if seq == 0 else min(self.last_seq, seq - 1)
-        job.at = self.first_seq
-        job.most = <uint64_t>-1
-        if keep:
-            matching = self.spans.count_from(job.wanted, 0)
-            job.most = matching - keep if matching > keep else 0
-        if seq == 1 or self.messages == 0 or job.most == 0:
-            job.done = True
-        elif job.wanted.filter_count == 0 and seq == 0 and keep == 0:
-            job.purged = self.messages
-            self._purge_all()
-            job.done = True
-        return job
+        return purge_job(self, self.filter_of(filters), seq, keep)
 
     cdef int _purge_all(self) except -1:
         if self.events is not None:
@@ -592,10 +568,12 @@ cdef class StreamStore:
             self.home.cut_above(0)
             self._reset(0)
             return
+        self.subjects.rewound += 1
         at = self.spans.last_live(self.last_seq)
         while at > seq:
             self._take_back(at)
             at = self.spans.last_live(at - 1)
+        self.spans.cut_above(seq)
         self.home.cut_above(seq)
         self.last_seq = seq
         if self.messages == 0:
@@ -631,16 +609,39 @@ cdef class StreamStore:
             record.msg[: record.msg_len] if record.msg_len else b"",
         )
 
+    cdef SubjectFilter own_filter(self, object filters):
+        """A compiled filter (None, a text or several) that only the caller uses."""
+        texts = [filters] if isinstance(filters, str) else list(filters or ())
+        return SubjectFilter(self.subjects, [text.encode() for text in texts if texts != [""]])
+
+    def filter(self, filters):
+        """`own_filter` for Python; for `next_sequences` and `pending`."""
+        return self.own_filter(filters)
+
+    def next_sequences(self, SubjectFilter wanted not None, uint64_t seq, uint64_t last, uint32_t most):
+        """`next_seqs` for Python: what was found, and where to go on."""
+        cdef uint64_t resume = 0
+        cdef uint64_t* found = <uint64_t*>malloc(max(most, 1u) * sizeof(uint64_t))
+        cdef int count, i
+        if found == NULL:
+            raise MemoryError
+        try:
+            count = self.next_seqs(wanted, seq, last, found, most, &resume)
+            return [found[i] for i in range(count)], resume
+        finally:
+            free(found)
+
+    def pending(self, SubjectFilter wanted not None, uint64_t seq):
+        """`pending_from` for Python."""
+        return self.pending_from(wanted, seq)
+
     cdef SubjectFilter filter_of(self, object filters):
         """The compiled filter: kept, so that asking again is cheap."""
         cdef SubjectFilter wanted
         key = filters if isinstance(filters, (str, type(None))) else tuple(filters)
         wanted = self.filters.pop(key, None)
         if wanted is None:
-            texts = [key] if isinstance(key, str) else key or ()
-            wanted = SubjectFilter(
-                self.subjects, [text.encode() for text in texts if texts != [""]]
-            )
+            wanted = self.own_filter(key)
             if len(self.filters) >= FILTERS_KEPT:
                 del self.filters[next(iter(self.filters))]
         self.filters[key] = wanted
@@ -651,10 +652,30 @@ cdef class StreamStore:
         wanted.sync()
         return self.spans.next_match(wanted, seq)
 
+    cdef int next_seqs(
+        self, SubjectFilter wanted, uint64_t seq, uint64_t last, uint64_t* found, uint32_t limit,
+        uint64_t* resume,
+    ) except -1:
+        """Up to `limit` matching live sequences from `seq` to `last`, in order; how many.
+
+        Go on from `resume` while it is not above `last`: a long search comes back with few or none.
+        """
+        wanted.sync()
+        return self.spans.next_matches(wanted, seq, last, found, limit, resume)
+
     cdef uint64_t pending_from(self, SubjectFilter wanted, uint64_t seq) except? 0:
         """How many live messages at or above `seq` match."""
         wanted.sync()
+        if wanted.removals_lost or self.subjects.removed == NULL:
+            self.subjects.keep_removed()
+            wanted.removals_lost = False
         return self.spans.count_from(wanted, seq)
+
+    cdef bint matches(self, SubjectFilter wanted, uint64_t seq) except -1:
+        """Whether the message at `seq` is there and matches."""
+        cdef uint32_t number = self.spans.slot(seq) & SUBJECT_ID_MASK
+        wanted.sync()
+        return number and wanted.has(number)
 
     cdef uint64_t last_seq_of(self, const char* subject, uint16_t subject_len) noexcept nogil:
         """The last sequence of a subject, or 0."""
@@ -686,17 +707,7 @@ cdef class StreamStore:
 
     def multi_last(self, filters, uint64_t up_to_seq=0, uint64_t results_max=0):
         """Sequences of each matching subject's last message at or below `up_to_seq`, in order."""
-        cdef SubjectFilter wanted = self.filter_of(filters)
-        cdef uint64_t limit = up_to_seq if up_to_seq else self.last_seq, seq
-        cdef list found = []
-        for number in self._matched(wanted, 0, 0):
-            seq = self.spans.last_of(self.subjects, number, limit)
-            if seq:
-                found.append(seq)
-                if results_max and <uint64_t>len(found) > results_max:
-                    raise TooManyResultsError(f"more than {results_max} subjects match")
-        found.sort()
-        return found
+        return multi_last(self, self.filter_of(filters), up_to_seq, results_max)
 
     def first_seq_from_time(self, int64_t ts_ns):
         """The lowest live sequence at or after a time; one past the end when there is none."""
@@ -712,63 +723,20 @@ cdef class StreamStore:
 
     # Counting
 
-    def state(self, bint deleted=False):
-        cdef Record record
-        cdef int64_t first_ts_ns = 0
-        cdef uint64_t deleted_count = 0
-        if self.messages:
-            deleted_count = self.last_seq + 1 - self.first_seq - self.messages
-            if self.home.read(self.first_seq, &record):
-                first_ts_ns = record.ts_ns
-        return StreamState(
-            self.messages, self.bytes, self.first_seq, first_ts_ns, self.last_seq,
-            self.last_ts_ns, self.subjects.subject_count, deleted_count,
-            self.deleted() if deleted else None, self._lost(),
-        )
-
-    def _lost(self):
-        lost = getattr(self.home, "lost", None)
-        return lost if lost is None or isinstance(lost, LostData) else None
+    def state(self, bint deleted=False, up_to_seq=None):
+        """What is there, as if `up_to_seq` were the last sequence when it is given."""
+        return state_of(self, deleted, self.last_seq if up_to_seq is None else up_to_seq)
 
     def deleted(self):
         """The sequences between first and last at which nothing lives, as ranges."""
-        found = SequenceSet()
-        cdef uint64_t next_seq = self.first_seq, base, seq
-        cdef size_t at
-        cdef uint32_t i
-        cdef Span* span
-        if self.messages == 0:
-            return found
-        for at in range(self.spans.head, self.spans.tail):
-            span = &self.spans.spans[at]
-            base = span.number << SPAN_BITS
-            for i in range(span.top):
-                if span.subjects[i]:
-                    seq = base + i
-                    if seq > next_seq:
-                        found.add_range(next_seq, seq - 1)
-                    next_seq = seq + 1
-        if next_seq <= self.last_seq:
-            found.add_range(next_seq, self.last_seq)
-        return found
+        return deleted_of(self, self.last_seq)
 
     def num_pending(self, uint64_t seq, filters=None, bint last_per_subject=False):
         """How many matching messages live at or above `seq`, or how many subjects' last ones."""
         cdef SubjectFilter wanted = self.filter_of(filters)
         if last_per_subject:
-            return self._count_last(wanted, seq)
+            return count_last(self, wanted, seq)
         return self.pending_from(wanted, seq)
-
-    cdef uint64_t _count_last(self, SubjectFilter wanted, uint64_t seq) except? 0:
-        cdef uint64_t total = 0
-        cdef uint32_t number
-        cdef Subject* entry
-        wanted.sync()
-        for number in range(1, self.subjects.subject_top):
-            entry = &self.subjects.subjects[number]
-            if entry.count and entry.last_seq >= seq and wanted.has(number):
-                total += 1
-        return total
 
     def filtered_state(self, filters=None, uint64_t seq=0):
         """Count, first and last of the matching messages at or above `seq`."""
@@ -777,32 +745,13 @@ cdef class StreamStore:
         if first == 0:
             return SubjectState(0, 0, 0)
         last = self.spans.last_match(wanted, self.last_seq)
-        return SubjectState(self.spans.count_from(wanted, seq), first, last)
-
-    cdef list _matched(self, SubjectFilter wanted, uint64_t offset, uint64_t limit):
-        """Numbers of the matching subjects, in the order in which they were given out."""
-        cdef list found = []
-        cdef uint32_t number
-        wanted.sync()
-        if wanted.mode == MATCH_ONE:
-            return [wanted.subject] if offset == 0 else found
-        if wanted.mode == MATCH_NONE:
-            return found
-        for number in range(1, self.subjects.subject_top):
-            if self.subjects.subjects[number].count and wanted.has(number):
-                if offset:
-                    offset -= 1
-                    continue
-                found.append(number)
-                if limit and <uint64_t>len(found) == limit:
-                    break
-        return found
+        return SubjectState(self.pending_from(wanted, seq), first, last)
 
     def subject_states(self, filters=None, uint64_t offset=0, uint64_t limit=0):
         """Count, first and last of each matching subject, a page of them when `limit` is given."""
         cdef uint32_t number
         cdef dict out = {}
-        for number in self._matched(self.filter_of(filters), offset, limit):
+        for number in matched(self, self.filter_of(filters), offset, limit):
             out[self._text(number)] = SubjectState(
                 self.subjects.subjects[number].count,
                 self.spans.first_of(self.subjects, number, 0),
@@ -814,7 +763,7 @@ cdef class StreamStore:
         """The count of each matching subject, a page of them when `limit` is given."""
         cdef uint32_t number
         cdef dict out = {}
-        for number in self._matched(self.filter_of(filters), offset, limit):
+        for number in matched(self, self.filter_of(filters), offset, limit):
             out[self._text(number)] = self.subjects.subjects[number].count
         return out
 
@@ -831,7 +780,7 @@ cdef class StreamStore:
             self._reset(0)
             raise
 
-    def _text(self, uint32_t number):
+    cdef object _text(self, uint32_t number):
         cdef char* text = self.subjects.text_of(number)
         return text[: self.subjects.subjects[number].text_len].decode("utf-8", "surrogateescape")
 
@@ -842,23 +791,6 @@ cdef class StreamStore:
             "subjects": self.subjects.memory_bytes(),
             "sequences": self.spans.memory_bytes(),
         }
-
-
-cdef class PurgeJob:
-    def step(self, uint64_t messages_max):
-        """Remove up to `messages_max` more; whether all is done."""
-        cdef uint64_t left = messages_max
-        cdef StreamStore store = self.store
-        while left and not self.done:
-            self.at = store.next_seq(self.wanted, self.at)
-            if self.at == 0 or self.at > self.last or self.purged == self.most:
-                self.done = True
-                break
-            store.remove(self.at, False)
-            self.purged += 1
-            self.at += 1
-            left -= 1
-        return self.done
 
 
 cdef void fill(

@@ -145,21 +145,10 @@ class Stream:
 
     def state(self, deleted: bool = False) -> StreamState:
         """What may be shown: messages that are not durable yet are left out."""
-        state = self.store.state(deleted)
-        if state.last_seq > self.durable_seq:
-            state = self._durable_part(state)
+        state = self.store.state(deleted, self.durable_seq)
         if state.first_seq == 0 and self._starts_at == 1:
             return replace(state, first_seq=1)
         return state
-
-    def _durable_part(self, state: StreamState) -> StreamState:
-        last = self.store.load_previous(self.durable_seq)
-        return replace(
-            state,
-            messages=state.messages - self.store.num_pending(self.durable_seq + 1),
-            last_seq=self.durable_seq,
-            last_ts_ns=last.ts_ns if last is not None else 0,
-        )
 
     def purge(self, filters: str, seq: int, keep: int) -> int:
         if seq > self.store.last_seq and not filters and not keep:

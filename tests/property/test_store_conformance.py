@@ -108,6 +108,23 @@ def test_state_of_an_empty_stream_has_no_times(kind: StoreKind) -> None:
     assert list(state.deleted or []) == [2]
 
 
+def test_state_of_less_than_all_leaves_out_what_came_later(kind: StoreKind) -> None:
+    store = open_store(kind)
+    put(store, "a", "b", "a", at_ns=50)
+    store.delete(2)
+    before = store.state(deleted=True)
+    put(store, "a", "c", "b", "c", at_ns=90)
+    assert store.state(True, 3) == before
+    store.delete(5)
+    assert store.state(True, 3) == before
+    assert store.state(True, 99) == store.state(True)
+    # What a limit took away for messages that nobody may see yet leaves an empty stream.
+    store.compact(6)
+    state = store.state(True, 3)
+    assert (state.messages, state.bytes, state.subject_count) == (0, 0, 0)
+    assert (state.first_seq, state.last_seq, state.deleted_count) == (4, 3, 0)
+
+
 def test_skipped_sequences_are_deleted_ones_until_the_stream_is_empty(kind: StoreKind) -> None:
     store = open_store(kind)
     assert store.skip(3) == 3

@@ -32,6 +32,36 @@ LIMITS = [
 ]
 
 
+# As a consumer with many filters has them, literal and not.
+MANY = ["none.>", "a.b.c.*", *(f"{x}.{y}" for x in TOKENS for y in TOKENS[:3]), "*.eee.*.a", "dd.*"]
+
+
+class Follower:
+    """A consumer's use of the store: its own filter, a place that goes on and sometimes back."""
+
+    def __init__(self, store: StreamStore, filters: str | list[str] | None) -> None:
+        self.store = store
+        self.filters = filters
+        self.wanted = store.filter(filters)
+        self.seq = 0
+
+    def compare(self, twin: StoreTwin, random: Random) -> None:
+        if random.random() < 0.1:
+            self.seq = random.randrange(twin.last_seq + 2)
+        coming = twin.matching(self.filters, self.seq)
+        if random.random() < 0.7:
+            assert self.store.pending(self.wanted, self.seq) == len(coming), self.filters
+        most = random.choice([1, 2, 7, 1000])
+        last = random.choice([twin.last_seq, self.seq + random.randrange(20)])
+        found, resume = self.store.next_sequences(self.wanted, self.seq, last, most)
+        assert found == [seq for seq in coming if seq <= last][:most], self.filters
+        if len(found) < most:
+            assert resume == max(last + 1, self.seq)
+        else:
+            assert resume == found[-1] + 1
+        self.seq = resume
+
+
 class Pair:
     """A store and its twin, driven by one random source."""
 
@@ -40,6 +70,7 @@ class Pair:
         self.now_ns = 1_000 * SECOND
         self.ours: StreamStore = kind.open(limits, 0)
         self.twin = StoreTwin(limits, kind.overhead, kind.header_overhead)
+        self.followers = [Follower(self.ours, filters) for filters in (*FILTERS, MANY)]
 
     def subject(self) -> str:
         return ".".join(self.random.choices(TOKENS, k=self.random.choice([1, 2, 2, 3, 3, 4])))
@@ -140,6 +171,7 @@ class Pair:
         restored.restore(self.ours.snapshot())
         assert restored.state() == self.ours.state()
         self.ours = restored
+        self.followers = [Follower(restored, one.filters) for one in self.followers]
 
     def compare(self) -> None:
         ours, twin = self.ours, self.twin
@@ -157,6 +189,8 @@ class Pair:
         assert ours.load_previous(seq, filters) == twin.load_previous(seq, filters)
         assert ours.num_pending(seq, filters) == len(twin.matching(filters, seq))
         assert ours.num_pending(seq, filters, True) == twin.count_last(filters, seq)
+        for follower in self.random.sample(self.followers, 3):
+            follower.compare(twin, self.random)
 
     def compare_all(self) -> None:
         ours, twin = self.ours, self.twin

@@ -15,8 +15,8 @@ LONG_FILES = {
     "server/core/_client.pyx": 650,
     "server/core/_sublist.pyx": 790,
     "storage/_blockhome.pyx": 620,
-    "storage/_index.pyx": 980,
-    "storage/_store.pyx": 900,
+    "storage/_index.pyx": 640,
+    "storage/_store.pyx": 840,
 }
 LONG_FUNCTIONS = {
     "server/core/_subscriber.pyx:deliver": 72,

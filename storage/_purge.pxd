@@ -1,0 +1,18 @@
+# cython: language_level=3
+from libc.stdint cimport uint64_t
+
+from storage._filter cimport SubjectFilter
+from storage._store cimport StreamStore
+
+
+cdef class PurgeJob:
+    cdef StreamStore store
+    cdef SubjectFilter wanted
+    cdef uint64_t at
+    cdef uint64_t last
+    cdef uint64_t most
+    cdef readonly uint64_t purged
+    cdef readonly bint done
+
+
+cdef PurgeJob purge_job(StreamStore store, SubjectFilter wanted, uint64_t seq, uint64_t keep)

@@ -1,0 +1,4 @@
+class PurgeJob:
+    purged: int
+    done: bool
+    def step(self, messages_max: int) -> bool: ...

@@ -1,0 +1,56 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""A purge by filter, sequence or number to keep, in slices whose length the caller chooses.
+
+What comes after the job was made is not touched. A slice ends after so many removals or after a
+search through a million sequences, whichever is first.
+"""
+
+from libc.stdint cimport uint32_t
+
+cdef enum:
+    FOUND_AT_ONCE = 256
+
+
+cdef PurgeJob purge_job(StreamStore store, SubjectFilter wanted, uint64_t seq, uint64_t keep):
+    """Remove what matches below `seq` (0: any) except the last `keep` that match."""
+    cdef PurgeJob job = PurgeJob()
+    cdef uint64_t matching
+    job.store = store
+    job.wanted = wanted
+    job.last = store.last_seq if seq == 0 else min(store.last_seq, seq - 1)
+    job.at = store.first_seq
+    job.most = <uint64_t>-1
+    if keep:
+        matching = store.pending_from(wanted, 0)
+        job.most = matching - keep if matching > keep else 0
+    if seq == 1 or store.messages == 0 or job.most == 0:
+        job.done = True
+    elif wanted.filter_count == 0 and seq == 0 and keep == 0:
+        job.purged = store.messages
+        store._purge_all()
+        job.done = True
+    return job
+
+
+cdef class PurgeJob:
+    def step(self, uint64_t messages_max):
+        """Remove up to `messages_max` more; whether all is done."""
+        cdef uint64_t[FOUND_AT_ONCE] found
+        cdef uint64_t left = messages_max, resume = 0
+        cdef uint32_t most
+        cdef int count, i
+        while left and not self.done:
+            most = <uint32_t>min(left, self.most - self.purged, <uint64_t>FOUND_AT_ONCE)
+            if most == 0 or self.at > self.last:
+                self.done = True
+                break
+            count = self.store.next_seqs(self.wanted, self.at, self.last, found, most, &resume)
+            self.at = resume
+            for i in range(count):
+                self.store.remove(found[i], False)
+            self.purged += count
+            left -= count
+            if count < <int>most and self.at <= self.last:
+                # The search was cut short: that was a slice's work.
+                return False
+        return self.done

@@ -1,0 +1,1 @@
+"""Nothing for Python: `_store` calls it at C level."""

@@ -1,0 +1,143 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Questions about a whole store: its state, its deleted sequences, its subjects.
+
+They look at what the indexes keep; only `deleted_of` and a state of less than all visit messages.
+"""
+from libc.stdint cimport int64_t, uint32_t
+
+from storage._filter cimport MATCH_NONE, MATCH_ONE
+from storage._index cimport SUBJECT_ID_MASK, Subject
+from storage._record cimport Record
+from storage._spans cimport SPAN_BITS, Span
+
+from storage._seqset import SequenceSet
+from storage.ports import LostData, StreamState, TooManyResultsError
+
+
+cdef struct Later:
+    uint64_t messages               # what a state of less than all leaves out
+    uint64_t bytes
+    uint64_t subjects
+
+
+cdef Later later_than(StreamStore store, uint64_t last_seq) except *:
+    """What lies above `last_seq`: a turn's messages or a few of them, so they are visited."""
+    cdef Later later
+    cdef uint64_t seq = store.spans.next_live(last_seq + 1)
+    cdef uint32_t number
+    later.messages = later.bytes = later.subjects = 0
+    while seq:
+        number = store.spans.slot(seq) & SUBJECT_ID_MASK
+        later.messages += 1
+        later.bytes += store._counted(seq)
+        later.subjects += store.spans.first_of(store.subjects, number, 0) == seq
+        seq = store.spans.next_live(seq + 1)
+    return later
+
+
+cdef int64_t time_of(StreamStore store, uint64_t seq) except? -1:
+    cdef Record record
+    return record.ts_ns if store.read(seq, &record) else 0
+
+
+cdef object state_of(StreamStore store, bint deleted, uint64_t last_seq):
+    """As if `last_seq`, which is not below what was ever shown, were the last sequence."""
+    cdef Later later
+    cdef uint64_t messages = store.messages, first_seq = store.first_seq
+    cdef int64_t first_ts_ns = 0, last_ts_ns = store.last_ts_ns
+    cdef bint whole = last_seq >= store.last_seq
+    later.messages = later.bytes = later.subjects = 0
+    if not whole:
+        later = later_than(store, last_seq)
+        messages -= later.messages
+        last_ts_ns = time_of(store, store.spans.last_live(last_seq))
+    if messages:
+        first_ts_ns = time_of(store, first_seq)
+    elif not whole:
+        first_seq = last_seq + 1
+    last_seq = min(last_seq, store.last_seq)
+    return StreamState(
+        messages, store.bytes - later.bytes, first_seq, first_ts_ns, last_seq, last_ts_ns,
+        store.subjects.subject_count - later.subjects,
+        last_seq + 1 - first_seq - messages if messages else 0,
+        deleted_of(store, last_seq) if deleted else None,
+        lost_of(store),
+    )
+
+
+cdef object lost_of(StreamStore store):
+    lost = getattr(store.home, "lost", None)
+    return lost if lost is None or isinstance(lost, LostData) else None
+
+
+cdef object deleted_of(StreamStore store, uint64_t last_seq):
+    """The sequences from the first to `last_seq` at which nothing lives, as ranges."""
+    found = SequenceSet()
+    cdef uint64_t next_seq = store.first_seq, base, seq
+    cdef size_t at
+    cdef uint32_t i
+    cdef Span* span
+    if store.messages == 0 or store.first_seq > last_seq:
+        return found
+    for at in range(store.spans.head, store.spans.tail):
+        span = &store.spans.spans[at]
+        base = span.number << SPAN_BITS
+        for i in range(span.top):
+            seq = base + i
+            if seq > last_seq:
+                break
+            if span.subjects[i]:
+                if seq > next_seq:
+                    found.add_range(next_seq, seq - 1)
+                next_seq = seq + 1
+    if next_seq <= last_seq:
+        found.add_range(next_seq, last_seq)
+    return found
+
+
+cdef uint64_t count_last(StreamStore store, SubjectFilter wanted, uint64_t seq) except? 0:
+    """How many matching subjects have their last message at or above `seq`."""
+    cdef uint64_t total = 0
+    cdef uint32_t number
+    cdef Subject* entry
+    wanted.sync()
+    for number in range(1, store.subjects.subject_top):
+        entry = &store.subjects.subjects[number]
+        if entry.count and entry.last_seq >= seq and wanted.has(number):
+            total += 1
+    return total
+
+
+cdef list matched(StreamStore store, SubjectFilter wanted, uint64_t offset, uint64_t limit):
+    """Numbers of the matching subjects, in the order in which they were given out."""
+    cdef list found = []
+    cdef uint32_t number
+    wanted.sync()
+    if wanted.mode == MATCH_ONE:
+        return [wanted.subject] if offset == 0 else found
+    if wanted.mode == MATCH_NONE:
+        return found
+    for number in range(1, store.subjects.subject_top):
+        if store.subjects.subjects[number].count and wanted.has(number):
+            if offset:
+                offset -= 1
+                continue
+            found.append(number)
+            if limit and <uint64_t>len(found) == limit:
+                break
+    return found
+
+
+cdef list multi_last(
+    StreamStore store, SubjectFilter wanted, uint64_t up_to_seq, uint64_t results_max
+):
+    cdef uint64_t limit = up_to_seq if up_to_seq else store.last_seq, seq
+    cdef list found = []
+    for number in matched(store, wanted, 0, 0):
+        seq = store.spans.last_of(store.subjects, number, limit)
+        if seq:
+            found.append(seq)
+            if results_max and <uint64_t>len(found) > results_max:
+                raise TooManyResultsError(f"more than {results_max} subjects match")
+    found.sort()
+    return found
