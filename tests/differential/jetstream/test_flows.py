@@ -1,0 +1,262 @@
+"""The same flows of consumers to the genuine server and to Martlet: equal deliveries and answers.
+
+MARTLET_FLOWS_PEER=1 plays them against two genuine servers: a flow that differs there is a fault of
+the flow.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.differential.jetstream import flow_cases, push_flow_cases
+from tests.differential.jetstream.flow import Flow, play_flow
+from tests.e2e.server import MARTLET, NATS_SERVER, ServerProcess
+
+KNOWN = Path(__file__).with_name("known_flow_differences.tsv")
+PREVIEW = "feature_flags { preview_consumers: true }\n"
+# A flow in which time passes may meet a machine that is busy just then.
+ATTEMPTS = 3
+pytestmark = [
+    pytest.mark.peer,
+    pytest.mark.skipif(
+        not os.environ.get("MARTLET_FLOWS_PEER"), reason="consumers do not deliver yet"
+    ),
+]
+Ports = tuple[int, int]
+
+
+def known_differences() -> dict[str, str]:
+    rows = [line.split("\t") for line in KNOWN.read_text().splitlines()[1:] if line]
+    return {row[0]: row[1] for row in rows}
+
+
+@pytest.fixture(scope="module")
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
+    one, other = (tmp_path_factory.mktemp(name) for name in ("genuine", "martlet"))
+    command = NATS_SERVER if os.environ.get("MARTLET_FLOWS_PEER") else MARTLET
+    with (
+        ServerProcess(one, "-js", "-sd", str(one), config=PREVIEW, command=NATS_SERVER) as genuine,
+        ServerProcess(other, "-js", "-sd", str(other), config=PREVIEW, command=command) as ours,
+    ):
+        yield genuine.port, ours.port
+
+
+def difference(ports: Ports, flow: Flow) -> str:
+    """What the first step was told that differs; nothing when all are equal."""
+    with ThreadPoolExecutor(2) as both:
+        genuine, ours = both.map(lambda port: play_flow(port, flow), ports)
+    for at, (theirs, mine) in enumerate(zip(genuine, ours, strict=True)):
+        if theirs != mine:
+            step = [*flow.steps, "the end"][at]
+            return f"step {at}, {step}\n  genuine {theirs}\n  ours    {mine}"
+    return ""
+
+
+def compare(ports: Ports, flow: Flow) -> None:
+    for _ in range(ATTEMPTS if flow.timed else 1):
+        differs = difference(ports, flow)
+        if not differs:
+            break
+    if why := known_differences().get(flow.name):
+        assert differs, f"equal now, take it out of the list: {why}"
+    else:
+        assert not differs, differs
+
+
+def flows(groups: Any, name: str) -> list[Any]:
+    return [pytest.param(flow, id=flow.name) for flow in groups[name]()]
+
+
+def pulls(name: str) -> Any:
+    return pytest.mark.parametrize("flow", flows(flow_cases.GROUPS, name))
+
+
+def pushes(name: str) -> Any:
+    return pytest.mark.parametrize("flow", flows(push_flow_cases.GROUPS, name))
+
+
+@pytest.mark.feature("5.013", "5.014", "5.015", "5.037", "5.038", "5.077", "5.079")
+@pulls("starts")
+def test_starts(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.038", "5.077")
+@pulls("one_by_one")
+def test_one_by_one(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.028", "5.054", "5.055", "5.057", "5.058", "5.059", "5.061", "5.062")
+@pytest.mark.feature("5.066", "5.067")
+@pulls("requests")
+def test_requests(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.055", "5.056", "5.060", "5.061", "5.063", "5.064", "5.065", "5.067")
+@pulls("waiting")
+def test_waiting(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.016", "5.020", "5.042")
+@pulls("acks")
+def test_acks(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.039", "5.042")
+@pulls("ack_rows")
+def test_acks_in_a_row(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.042")
+@pulls("forged")
+def test_forged_acks(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.068")
+@pulls("next")
+def test_ack_and_next(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.018", "5.019", "5.020", "5.039", "5.040")
+@pulls("redelivery")
+def test_redelivery(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.026", "5.041")
+@pulls("pending")
+def test_pending_limits(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.043", "5.047", "5.077")
+@pulls("removals")
+def test_removals(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.035", "5.048")
+@pulls("retention")
+def test_retention(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.007", "5.010", "5.027")
+@pulls("changes")
+def test_changes(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.009", "5.046")
+@pulls("pauses")
+def test_pauses(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.080")
+@pulls("resets")
+def test_resets(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.003", "5.004", "5.005")
+@pulls("ephemerals")
+def test_ephemerals(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.013", "5.029", "5.037")
+@pushes("starts")
+def test_push_starts(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.027", "5.029", "5.046", "5.049")
+@pushes("interest")
+def test_push_interest(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.030", "5.050")
+@pushes("heartbeats")
+def test_push_heartbeats(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.017", "5.050", "5.051")
+@pushes("flow_control")
+def test_flow_control(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.011", "5.022", "5.023", "5.040", "5.041")
+@pushes("redelivery")
+def test_push_redelivery(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.052")
+@pushes("ordered")
+def test_ordered(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.070", "5.071", "5.072", "5.073", "5.074")
+@pushes("group_requests")
+def test_group_requests(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.071")
+@pushes("overflow")
+def test_overflow(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.072", "5.073", "5.075")
+@pushes("pinned")
+def test_pinned(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.074")
+@pushes("prioritized")
+def test_prioritized(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.024", "5.040", "5.043")
+@pushes("events")
+def test_events(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("6.001", "6.004", "6.005", "6.007", "6.008", "6.009")
+@pushes("buckets")
+def test_buckets(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("6.016", "6.017", "6.018")
+@pushes("objects")
+def test_objects(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
+
+
+@pytest.mark.feature("5.016", "5.035")
+@pushes("retention")
+def test_push_retention(ports: Ports, flow: Flow) -> None:
+    compare(ports, flow)
