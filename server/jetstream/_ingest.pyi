@@ -71,8 +71,11 @@ class StreamSink(Sink):
         payload: bytes,
         ttl_ns: int = 0,
         message_id: bytes = b"",
+        ts_ns: int = 0,
     ) -> int:
-        """Store under the next sequence; StoreError says why not."""
+        """Store under the next sequence; StoreError says why not. No time: this turn's."""
+    def skip_to(self, seq: int) -> None:
+        """Give out all sequences up to `seq`, which is above the last one, without messages."""
     def skip_message(self, message_id: bytes = b"") -> int:
         """Give out a sequence for a message that nobody wants."""
     def ack(self, reply: bytes, seq: int, tail: bytes = b"}") -> None:

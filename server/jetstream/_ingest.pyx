@@ -274,7 +274,7 @@ cdef class StreamSink(Sink):
         return 0
 
     cdef int skip(self) except -1:
-        self.store.skip(1)
+        self.store.skip(1, self.turn_ns)
         return 0
 
     cdef int stored(self, const char* message_id, uint32_t id_len, uint64_t size) except -1:
@@ -363,7 +363,8 @@ cdef class StreamSink(Sink):
         self.set_last_id(message_id, <uint32_t>len(message_id))
 
     def store_message(
-        self, bytes subject, bytes headers, bytes payload, int64_t ttl_ns=0, bytes message_id=b""
+        self, bytes subject, bytes headers, bytes payload, int64_t ttl_ns=0, bytes message_id=b"",
+        int64_t ts_ns=0,
     ):
         cdef Record record
         cdef Refusal refusal
@@ -374,7 +375,7 @@ cdef class StreamSink(Sink):
         record.hdr_len = <uint32_t>len(headers)
         record.msg = payload
         record.msg_len = <uint32_t>len(payload)
-        record.ts_ns = self.turn_ns
+        record.ts_ns = ts_ns if ts_ns else self.turn_ns
         record.skip_count = 0
         refusal = self.store.store_record(&record, ttl_ns)
         if refusal != ACCEPTED:
@@ -387,6 +388,11 @@ cdef class StreamSink(Sink):
         self.skip()
         self.stored(message_id, <uint32_t>len(message_id), 0)
         return self.store.last_seq
+
+    def skip_to(self, uint64_t seq):
+        self.touch()
+        self.store.skip(seq - self.store.last_seq)
+        self.stored(NULL, 0, 0)
 
     def ack(self, bytes reply, uint64_t seq, bytes tail=b"}"):
         self.answer_ack(

@@ -60,6 +60,8 @@ class Message:
     total: str = ""
     rollup: str = ""
     due: Due | None = None
+    ts_ns: int = 0
+    """When the origin of a mirror stored it; 0: it is new."""
 
     @property
     def message_id(self) -> bytes:
@@ -317,6 +319,9 @@ class Checks:
         before = staged.totals.get(message.subject) if staged is not None else None
         if before is None:
             before = self.stored_total(message.subject)
+        sources = self.counted_sources(message.subject)
+        if sources:
+            message.headers = counters.with_sources(message.headers, sources)
         after = counters.add(before, message.increment)
         message.total = counters.text(after)
         message.payload = counters.payload(after)
@@ -336,6 +341,39 @@ class Checks:
             return counters.total(last.payload)
         except counters.CounterBroken:
             raise errors.MESSAGE_COUNTER_BROKEN() from None
+
+    def counted_sources(self, subject: str) -> counters.Sources:
+        """What each origin's counter said last, as the subject's last message tells."""
+        last = self.last(subject)
+        try:
+            return counters.sources(last.headers if last is not None else b"")
+        except counters.CounterBroken:
+            raise errors.MESSAGE_COUNTER_BROKEN() from None
+
+    def sourced_counter(self, message: Message) -> None:
+        """An origin's total: what it grew by since its last message is added here."""
+        if not self.stream.config.allow_msg_counter:
+            return
+        if not headers.value(message.headers, INCREMENT):
+            raise errors.MESSAGE_INCR_MISSING()
+        before = self.stored_total(message.subject)
+        sources = self.counted_sources(message.subject)
+        try:
+            found = counters.total(message.payload)
+        except counters.CounterBroken:
+            raise errors.MESSAGE_COUNTER_BROKEN() from None
+        mark = headers.text(message.headers, STREAM_SOURCE).split(" ")
+        origin, subject = mark[0], mark[4] if len(mark) > 4 else message.subject
+        of_origin = sources.setdefault(origin, {})
+        message.increment = counters.subtract(found, counters.value(of_origin.get(subject, "")))
+        of_origin[subject] = counters.text(found)
+        message.headers = headers.replaced(
+            message.headers, INCREMENT, counters.text(message.increment).encode()
+        )
+        message.headers = counters.with_sources(message.headers, sources)
+        message.payload = counters.payload(counters.add(before, message.increment))
+        if message.size > self.max_payload:
+            raise errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM()
 
     # Time to live
 

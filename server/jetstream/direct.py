@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from server.jetstream.stream import Stream
 
 PREFIX: Final = "$JS.API.DIRECT.GET."
+QUEUE: Final = "_sys_"
+"""A stream and its mirrors share the requests."""
 RESULTS_MAX: Final = 1024
 EMPTY_REQUEST: Final = "408 Empty Request"
 MALFORMED: Final = "408 Malformed Request"
@@ -25,6 +27,12 @@ NOT_FOUND: Final = "404 Message Not Found"
 NO_RESULTS: Final = "404 No Results"
 TOO_MANY: Final = "413 Too Many Results"
 LEVEL: Final = "412 Required Api Level"
+
+
+def unsubscribed(subs: list[PySub]) -> list[PySub]:
+    for sub in subs:
+        sub.unsubscribe()
+    return []
 
 
 class Refused(Exception):
@@ -36,23 +44,39 @@ class DirectGet:
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self._subs: list[PySub] = []
+        self._own: list[PySub] = []
+        self._origins: list[PySub] = []
 
     def configure(self) -> None:
         """Listen exactly while the stream allows it."""
-        if not self.stream.config.allow_direct:
-            self.close()
-        elif not self._subs:
-            account, subject = self.stream.account, PREFIX + self.stream.name
-            self._subs = [
-                account.subscribe(subject, self.on_request),
-                account.subscribe(subject + ".>", self.on_last_request),
-            ]
+        config = self.stream.config
+        if not config.allow_direct:
+            self._own = unsubscribed(self._own)
+        elif not self._own:
+            self._own = self._subscribe(config.name)
+        if not config.mirror_direct or config.mirror is None:
+            self._origins = unsubscribed(self._origins)
+
+    @property
+    def for_origin(self) -> bool:
+        return bool(self._origins)
+
+    def answer_for_origin(self) -> None:
+        """A mirror that has nearly all of its origin takes a share of its requests."""
+        mirror = self.stream.config.mirror
+        if mirror is not None and not self._origins:
+            self._origins = self._subscribe(mirror.name)
+
+    def _subscribe(self, name: str) -> list[PySub]:
+        account, subject = self.stream.account, PREFIX + name
+        return [
+            account.subscribe(subject, self.on_request, QUEUE),
+            account.subscribe(subject + ".>", self.on_last_request, QUEUE),
+        ]
 
     def close(self) -> None:
-        for sub in self._subs:
-            sub.unsubscribe()
-        self._subs = []
+        self._own = unsubscribed(self._own)
+        self._origins = unsubscribed(self._origins)
 
     def on_request(self, subject: str, reply: str, block: bytes, body: bytes, pattern: str) -> None:
         if reply:
@@ -62,7 +86,7 @@ class DirectGet:
         self, subject: str, reply: str, block: bytes, body: bytes, pattern: str
     ) -> None:
         if reply:
-            self.answered(reply, block, body, subject[len(PREFIX + self.stream.name) + 1 :])
+            self.answered(reply, block, body, subject[len(PREFIX) :].split(".", 1)[1])
 
     def answered(self, reply: str, block: bytes, body: bytes, key: str) -> None:
         try:

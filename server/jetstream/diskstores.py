@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,7 @@ import msgspec
 from server.jetstream.config import StreamConfig
 from server.jetstream.consumer_config import ConsumerConfig
 from server.jetstream.consumerbook import ConsumerBook, KeptConsumer
+from server.jetstream.positions import KeptPositions, PositionFiles, file_stem
 from server.jetstream.stores import Recovered, StoreUnavailable
 from server.jetstream.stream import store_limits
 from storage._directory import DataDirectory, StoreDown
@@ -23,6 +23,7 @@ from storage.ports import StoreLimits, StreamStore
 
 Settings = dict[str, Any]
 MEMORY_FOLDER: Final = "memory"
+SOURCES_FOLDER: Final = "sources"
 CONSUMERS_FILE: Final = "consumers.jsonl"
 
 
@@ -51,6 +52,7 @@ class DiskStores:
         self._memory.mkdir(exist_ok=True)
         self._files = FileStores(path / "data", limits_of, durable=durable)
         self._consumers = ConsumerBook(path / CONSUMERS_FILE, durable=durable)
+        self._positions = PositionFiles(path / SOURCES_FOLDER)
 
     @property
     def directory(self) -> DataDirectory:
@@ -78,6 +80,7 @@ class DiskStores:
                 return
 
     def remove(self, account: str, config: StreamConfig, store: StreamStore) -> None:
+        self._positions.remove(account, config.name)
         if config.storage == "memory":
             self._memory_file(account, config.name).unlink(missing_ok=True)
             sync_directory(self._memory)
@@ -108,11 +111,20 @@ class DiskStores:
     def consumers(self, account: str, stream: str) -> Iterable[KeptConsumer]:
         return self._consumers.of_stream(account, stream)
 
+    # Positions of sources
+
+    def save_positions(
+        self, account: str, stream: str, kept: KeptPositions, *, lasting: bool
+    ) -> None:
+        self._positions.save(account, stream, kept, lasting=lasting)
+
+    def positions(self, account: str, stream: str) -> KeptPositions | None:
+        return self._positions.load(account, stream)
+
     # Streams in memory come back empty
 
     def _memory_file(self, account: str, name: str) -> Path:
-        digest = hashlib.sha256(f"{account}\0{name}".encode()).hexdigest()[:32]
-        return self._memory / f"{digest}.json"
+        return self._memory / f"{file_stem(account, name)}.json"
 
     def _write_memory(self, account: str, name: str, settings: Settings) -> None:
         write_file(self._memory_file(account, name), msgspec.json.encode(settings))

@@ -20,6 +20,7 @@ from server.jetstream import consumers, errors, validate
 from server.jetstream.advisory import Advisories
 from server.jetstream.apierror import ApiError
 from server.jetstream.config import StreamConfig, adopt_required_level
+from server.jetstream.feeds import Feeds
 from server.jetstream.stores import Stores, StoreUnavailable
 from server.jetstream.stream import OpenIngest, Stream
 from server.jetstream.subjectindex import SubjectIndex
@@ -124,6 +125,7 @@ class Engine:
         self.accounts: dict[str, JetStreamAccount] = {}
         self.api = ApiCounts()
         self.timers = Timers()
+        self.feeds = Feeds(self)
         self._open_ingest = open_ingest
         self.apply(options)
         self.advisories = Advisories(self)
@@ -164,6 +166,8 @@ class Engine:
             owner.add(stream)
             stream.start()
             consumers.recover(self, stream)
+        for stream in self.streams():
+            self.feeds.follow(stream)
 
     def random_below(self, bound: int) -> int:
         return self.random.below(bound)
@@ -215,6 +219,8 @@ class Engine:
         stream = Stream(self, owner.account, config, store, created_ns, self._open_ingest)
         owner.add(stream)
         stream.start()
+        self.feeds.follow(stream)
+        self.feeds.appeared(stream)
         self.advisories.stream_action(stream, "CREATED", "create")
         return stream
 

@@ -126,6 +126,7 @@ class Publisher:
                 message.payload,
                 ttl.ttl_ns(message.ttl_seconds),
                 message.message_id,
+                message.ts_ns,
             )
         except StoreError as error:
             raise errors.STREAM_STORE_FAILED(err=str(error)) from None
@@ -177,7 +178,7 @@ class Publisher:
             (b"Nats-Stream", self.stream.name),
             (b"Nats-Subject", message.subject),
             (b"Nats-Sequence", str(seq)),
-            (b"Nats-Time-Stamp", time_text(self.sink.now_ns)),
+            (b"Nats-Time-Stamp", time_text(message.ts_ns or self.sink.now_ns)),
             (b"Nats-Last-Sequence", str(before)),
         ]
         if wanted.headers_only:

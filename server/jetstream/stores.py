@@ -9,6 +9,7 @@ from typing import Protocol
 from server.jetstream.config import StreamConfig
 from server.jetstream.consumer_config import ConsumerConfig
 from server.jetstream.consumerbook import KeptConsumer
+from server.jetstream.positions import KeptPositions
 from server.jetstream.stream import store_limits
 from storage.memstore import open_memory_store
 from storage.ports import StreamStore
@@ -40,6 +41,10 @@ class Stores(Protocol):
     ) -> None: ...
     def remove_consumers(self, account: str, stream: str, names: Iterable[str]) -> None: ...
     def consumers(self, account: str, stream: str) -> Iterable[KeptConsumer]: ...
+    def save_positions(
+        self, account: str, stream: str, kept: KeptPositions, *, lasting: bool
+    ) -> None: ...
+    def positions(self, account: str, stream: str) -> KeptPositions | None: ...
 
 
 class MemoryStores:
@@ -71,3 +76,11 @@ class MemoryStores:
 
     def consumers(self, account: str, stream: str) -> Iterable[KeptConsumer]:
         return ()
+
+    def save_positions(
+        self, account: str, stream: str, kept: KeptPositions, *, lasting: bool
+    ) -> None:
+        """Nothing outlives the process."""
+
+    def positions(self, account: str, stream: str) -> KeptPositions | None:
+        return None

@@ -18,6 +18,7 @@ from storage.ports import Discard, StoredMessage, StoreLimits, StreamState, Stre
 if TYPE_CHECKING:
     from server.jetstream.consumer import Consumer
     from server.jetstream.engine import Engine
+    from server.jetstream.feeds import Inflow
 
 
 class Ingest(Protocol):
@@ -84,6 +85,7 @@ class Stream:
         self.transform = input_transform(config, engine.random_below)
         self.republish = republish_transform(config, engine.random_below)
         self.interest: list[Callable[[int, int], None]] = []
+        self.inflow: Inflow | None = None
         self._subs: list[PySub] = []
         self.ingest = open_ingest(self) if open_ingest is not None else None
 
@@ -133,10 +135,12 @@ class Stream:
         if self.ingest is not None:
             self.ingest.configure()
             self.ingest.subscribe(config.subjects)
+        self.engine.feeds.follow(self)
 
     def close(self) -> None:
         if self.closed:
             return
+        self.engine.feeds.leave(self)
         self.closed = True
         if self.ingest is not None:
             self.ingest.close()
@@ -166,6 +170,7 @@ class Stream:
         return deleted
 
     def _removed(self) -> None:
+        self.engine.feeds.removed(self)
         if self.ingest is not None:
             self.ingest.removed()
 

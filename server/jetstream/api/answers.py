@@ -14,7 +14,9 @@ from server.jetstream.config import (
 from server.jetstream.consumer import Consumer, PriorityGroupState, SequencePair
 from server.jetstream.consumer_config import shown_config as shown_consumer_config
 from server.jetstream.engine import Engine, JetStreamAccount
+from server.jetstream.feed import NEVER_HEARD, Feed
 from server.jetstream.gotime import shown_time, time_text
+from server.jetstream.origins import index_name
 from server.jetstream.stream import Stream
 from server.version import COMPAT_VERSION, JETSTREAM_API_LEVEL
 from storage.ports import StreamState
@@ -23,7 +25,6 @@ SERVER_METADATA = {
     SERVER_VERSION_KEY: COMPAT_VERSION,
     SERVER_LEVEL_KEY: str(JETSTREAM_API_LEVEL),
 }
-NEVER_HEARD = -1
 
 
 def stream_info(
@@ -45,11 +46,9 @@ def stream_info(
     if with_cluster:
         info["cluster"] = {"leader": engine.server_name}
     if config.mirror is not None:
-        # Its filter is told once the mirror is running.
-        info["mirror"] = origin_info(config.mirror)
-        info["mirror"].pop("filter_subject", None)
+        info["mirror"] = mirror_info(stream, config.mirror)
     if config.sources:
-        info["sources"] = [origin_info(source) for source in config.sources]
+        info["sources"] = [source_info(stream, source) for source in config.sources]
     info["ts"] = time_text(engine.now_ns())
     return info
 
@@ -126,13 +125,34 @@ def add_lost(shown: dict[str, Any], state: StreamState) -> None:
         shown["lost"] = {"msgs": list(state.lost.sequences), "bytes": state.lost.bytes}
 
 
-def origin_info(source: StreamSource) -> dict[str, Any]:
+def mirror_info(stream: Stream, mirror: StreamSource) -> dict[str, Any]:
+    feed = stream.inflow.mirror if stream.inflow is not None else None
+    shown = origin_info(mirror, feed)
+    if feed is None or not feed.asked:
+        # Its filter is told once the mirror is running.
+        shown.pop("filter_subject", None)
+    return shown
+
+
+def source_info(stream: Stream, source: StreamSource) -> dict[str, Any]:
+    sources = stream.inflow.sources if stream.inflow is not None else {}
+    feed = sources.get(index_name(source))
+    shown = origin_info(source, feed)
+    if feed is not None and feed.position:
+        shown["seq"] = feed.position
+    return shown
+
+
+def origin_info(source: StreamSource, feed: Feed | None) -> dict[str, Any]:
     """What is known of a mirror's or source's origin."""
     whole = shown_source(source)
     shown: dict[str, Any] = {"name": source.name}
     if source.external is not None:
         shown["external"] = source.external
-    shown |= {"lag": 0, "active": NEVER_HEARD}
+    shown["lag"] = feed.lag if feed is not None else 0
+    shown["active"] = feed.active_ns if feed is not None else NEVER_HEARD
+    if feed is not None and feed.shown_error is not None:
+        shown["error"] = feed.shown_error.shown()
     for key in ("filter_subject", "subject_transforms"):
         if key in whole:
             shown[key] = whole[key]

@@ -1,0 +1,87 @@
+"""Sources: messages of other streams stored as new ones, each with a header that says whence.
+
+How far each source has come is in the last message it brought, found again at the start by reading
+backwards. Because such a message may be gone by then, the positions are kept beside the stream too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from server.jetstream import headers
+from server.jetstream.checks import STREAM_SOURCE
+from server.jetstream.config import StreamSource
+from server.jetstream.consumer import starting_seq
+from server.jetstream.consumer_config import ConsumerConfig
+from server.jetstream.feed import Feed, rollup_of, without_conditions
+from server.jetstream.gotime import time_ns, time_text
+from server.jetstream.origins import identity, index_name, source_header
+from server.jetstream.positions import Position
+from storage.ports import StoredMessage
+
+if TYPE_CHECKING:
+    from server.jetstream.feeds import Feeds
+    from server.jetstream.positions import Positions
+    from server.jetstream.stream import Stream
+
+
+class SourceFeed(Feed):
+    def __init__(
+        self, feeds: Feeds, target: Stream, source: StreamSource, positions: Positions
+    ) -> None:
+        super().__init__(feeds, target, source)
+        self.index = index_name(source)
+        self.positions = positions
+        self.recreated = False
+        known = positions.of(source)
+        self.position, self.identity = known.seq, known.identity
+
+    def start(self, origin: Stream) -> None:
+        """Behind the last message that came from here; from the start if the origin is new."""
+        found = identity(origin.created_ns)
+        is_other = self.identity not in ("", found)
+        # A stream in memory begins anew with the process, under the same identity.
+        is_empty_again = origin.config.storage == "memory" and origin.durable_seq < self.position
+        if is_other or is_empty_again:
+            self.position, self.recreated = 0, True
+            self.feeds.warn_of_recreated(self)
+        self.identity = found
+        first = starting_seq(origin, self.starting_config())
+        self.position = max(self.position, first - 1)
+        self.recreated = False
+
+    def starting_config(self) -> ConsumerConfig:
+        config = ConsumerConfig(filter_subjects=list(self.filters or ()))
+        source, seq = self.source, self.position + 1
+        if seq > 1 or source.opt_start_seq:
+            config.deliver_policy = "by_start_sequence"
+            config.opt_start_seq = seq if seq > 1 else source.opt_start_seq
+            return config
+        since = self.start_time()
+        if since is not None:
+            config.deliver_policy, config.opt_start_time = "by_start_time", since
+        return config
+
+    def start_time(self) -> str | None:
+        """As the reference: never before the last message of a target that has some already."""
+        state, wanted = self.target.store.state(), self.source.opt_start_time
+        last_ns = state.last_ts_ns
+        if wanted is not None:
+            return time_text(last_ns) if last_ns and time_ns(wanted) < last_ns else wanted
+        if state.first_seq > 1 and last_ns and not self.recreated:
+            return time_text(last_ns)
+        return None
+
+    def take(self, stored: StoredMessage) -> None:
+        checks = self.publisher.checks
+        block = without_conditions(headers.removed(stored.headers, STREAM_SOURCE))
+        mark = source_header(self.index, stored.seq, stored.subject, self.identity)
+        message = self.begun(stored, headers.added(block, STREAM_SOURCE, mark))
+        if checks.duplicate_of(message):
+            return
+        message.rollup = rollup_of(message.headers)
+        checks.sourced_counter(message)
+        self.finish(message)
+
+    def copied(self) -> None:
+        self.positions.moved(self.index, Position(self.position, self.identity))
