@@ -149,7 +149,8 @@ def mirrors() -> list[Case]:
         ),
         Case("start-seq", (origin(), *THREE, mirror(opt_start_seq=2), Until("M", 3), Look("M"))),
         Case(
-            "start-seq-beyond", (origin(), *THREE, mirror(opt_start_seq=9), Until("M", 3), Look("M"))
+            "start-seq-beyond",
+            (origin(), *THREE, mirror(opt_start_seq=9), Until("M", 3), Look("M")),
         ),
         Case(
             "start-time-past",
