@@ -153,6 +153,7 @@ class App:
             random=self.random,
             logger=self.logger,
         )
+        self.jetstream.engine.hub.timers.wake = self._wake_consumers
         for descriptor in self.jetstream.descriptors:
             self._loop.add_reader(descriptor, self.jetstream.completed)
         self.hooks.info = replace(
@@ -269,6 +270,12 @@ class App:
         except OSError as error:
             self.logger.error(f"Error writing ports file ({self._ports_file}): {error}")
             self._ports_file = ""
+
+    def _wake_consumers(self, at_ns: int) -> None:
+        """Something of a consumer is due then: earlier than the next tick may be."""
+        assert self.jetstream is not None
+        delay_ns = max(at_ns - self.broker.now_ns(), 0)
+        self._loop.call_later(delay_ns / 1e9, self.jetstream.engine.hub.run_timers)
 
     def _tick(self) -> None:
         if self._stopping:

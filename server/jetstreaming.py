@@ -108,6 +108,7 @@ class JetStream:
         now_ns = self._clock.wall_ns()
         self.ingests.timers.run(now_ns)
         self.engine.timers.run(now_ns)
+        self.engine.hub.run_timers()
         interval_ns = self.engine.options.sync_interval_ns
         now_ns = self._clock.monotonic_ns()
         if not self.stores.directory.durable and now_ns - self._synced_ns >= interval_ns:

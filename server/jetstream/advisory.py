@@ -83,6 +83,36 @@ class Advisories:
         body = self._of_group(consumer, group) | {"reason": reason}
         self._about(consumer, "UNPINNED", "consumer_group_unpinned", body)
 
+    def consumer_max_deliver(self, consumer: Consumer, seq: int, deliveries: int) -> None:
+        body = self._of_consumer(consumer) | {"stream_seq": seq, "deliveries": deliveries}
+        self._about(consumer, "MAX_DELIVERIES", "max_deliver", body)
+
+    def consumer_terminated(
+        self, consumer: Consumer, seq: int, consumer_seq: int, deliveries: int, reason: str
+    ) -> None:
+        body = self._of_delivery(consumer, seq, consumer_seq, deliveries)
+        if reason:
+            body["reason"] = reason
+        self._about(consumer, "MSG_TERMINATED", "terminated", body)
+
+    def consumer_naked(
+        self, consumer: Consumer, seq: int, consumer_seq: int, deliveries: int
+    ) -> None:
+        body = self._of_delivery(consumer, seq, consumer_seq, deliveries)
+        self._about(consumer, "MSG_NAKED", "nak", body)
+
+    def _of_consumer(self, consumer: Consumer) -> dict[str, Any]:
+        return {"stream": consumer.stream.name, "consumer": consumer.name}
+
+    def _of_delivery(
+        self, consumer: Consumer, seq: int, consumer_seq: int, deliveries: int
+    ) -> dict[str, Any]:
+        return self._of_consumer(consumer) | {
+            "consumer_seq": consumer_seq,
+            "stream_seq": seq,
+            "deliveries": deliveries,
+        }
+
     def _of_group(self, consumer: Consumer, group: str) -> dict[str, Any]:
         return {
             "account": consumer.stream.account.name,

@@ -1,14 +1,16 @@
-"""One consumer of a stream: what it was asked for, what it delivered and what was acknowledged.
+"""One consumer of a stream: its life, and what others ask and are told of it.
 
 The API (`api/consumers.py`, `consumers.py`) makes, changes, asks and removes consumers through this
-class and never looks inside.
+class and never looks inside. Delivery itself is `_consumer.ConsumerCore`.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from server.jetstream._consumer import ConsumerCore
 from server.jetstream.consumer_config import ConsumerConfig
 from server.jetstream.gotime import time_ns
 
@@ -54,27 +56,39 @@ class Consumer:
         self.config = config
         self.name = name
         self.created_ns = created_ns
-        self.closed = False
-        self._next_seq = starting_seq(stream, config)
+        self.core = ConsumerCore(stream.feed, self, name, config, 1)
+        begin(self.core, stream, config)
+
+    @property
+    def closed(self) -> bool:
+        return self.core.closed
 
     def start(self) -> None:
         """Listen for requests and acknowledgements, or begin to push."""
+        self.core.start()
 
     def stop(self, reason: str) -> None:
         """Deliver nothing any more. `reason` is "deleted" (whoever waits is told), "stream" (it was
         deleted with its stream) or "shutdown" (its state stays for the next start)."""
-        self.closed = True
+        if reason == "shutdown":
+            self.core.refuse_waiting(409, "Server Shutdown", with_rest=True)
+        elif not self.closed:
+            self.core.refuse_waiting(409, "Consumer Deleted")
+        self.core.stop()
 
     def info(self) -> ConsumerInfo:
-        place = SequencePair(0, self._next_seq - 1)
-        filters = self.config.filters or None
+        core = self.core
+        waiting = 0 if self.config.is_push else core.waiting_count()
         return ConsumerInfo(
-            delivered=place,
-            ack_floor=place,
-            num_pending=self.stream.store.num_pending(
-                self._next_seq, filters, self.config.deliver_policy == "last_per_subject"
+            delivered=SequencePair(
+                core.next_consumer_seq - 1, core.delivered_seq, core.delivered_wall_ns
             ),
-            push_bound=self.is_active if self.config.is_push else False,
+            ack_floor=SequencePair(core.floor_consumer_seq, core.floor_seq, core.acked_wall_ns),
+            num_ack_pending=core.ack_pending,
+            num_redelivered=core.redelivered,
+            num_waiting=waiting,
+            num_pending=core.num_pending,
+            push_bound=core.active,
             priority_groups=tuple(
                 PriorityGroupState(group) for group in self.config.priority_groups[:1]
             ),
@@ -83,17 +97,29 @@ class Consumer:
     @property
     def is_active(self) -> bool:
         """Whether somebody listens (push) or asks (pull) just now."""
-        config = self.config
-        return config.is_push and self.stream.account.has_interest(config.deliver_subject)
+        if self.config.is_push:
+            return self.core.has_listeners()
+        return self.core.waiting_count() > 0
 
     def last_used_ns(self, now_ns: int) -> int:
         """When it was last of use: a pull, an ack, interest; `now_ns` while somebody listens or
         waits. Acks that may still come count until their ack wait is over."""
-        return now_ns if self.is_active else self.created_ns
+        if self.is_active:
+            return now_ns
+        core = self.core
+        unused_ns = core.hub.broker.now_ns() - core.used_ns
+        used_ns = max(self.created_ns, now_ns - unused_ns)
+        if core.ack_pending:
+            used_ns += self.config.ack_wait
+        return min(used_ns, now_ns)
 
     def update(self, config: ConsumerConfig) -> None:
         """Live with another configuration; it was checked and kept, `pause_until` as well."""
+        had = self.config.filters
         self.config = config
+        self.core.configure(config)
+        if had != config.filters:
+            self.stream.remove_unwanted(self.core.floor_seq)
 
     def pause_until(self, until_ns: int) -> None:
         """The configured pause changed: deliver nothing before `until_ns`; 0: go on."""
@@ -101,17 +127,55 @@ class Consumer:
     def reset(self, seq: int) -> int:
         """Deliver from `seq` on (0: from behind the ack floor), forget what is pending; the
         sequence it starts from now. The caller has checked that `seq` may be asked."""
-        self._next_seq = max(seq or self._next_seq, 1)
-        return self._next_seq
+        started = max(seq or self.core.floor_seq + 1, 1)
+        self.core.reset(started)
+        self.stream.remove_unwanted(self.stream.store.first_seq)
+        return started
 
     def unpin(self, group: str) -> None:
         """The pinned client of a priority group loses its place."""
 
-    def on_stream_purged(self, up_to_seq: int) -> None:
-        """Messages of the stream went by a purge; the first that may be left is `up_to_seq`."""
+    def on_stream_purged(self, first_seq: int, last_seq: int, is_wider: bool) -> None:
+        """Messages of the stream went by a purge; the first that may be left is `first_seq`."""
+        self.core.purged(first_seq, last_seq, is_wider)
 
-    def on_stream_deleted_message(self, seq: int) -> None:
-        """One message of the stream was deleted."""
+    # What the core tells
+
+    def terminated(self, seq: int, consumer_seq: int, deliveries: int, reason: str) -> None:
+        advisories = self.stream.engine.advisories
+        advisories.consumer_terminated(self, seq, consumer_seq, deliveries, reason)
+
+    def naked(self, seq: int, consumer_seq: int, deliveries: int) -> None:
+        self.stream.engine.advisories.consumer_naked(self, seq, consumer_seq, deliveries)
+
+    def max_delivered(self, seq: int, deliveries: int) -> None:
+        self.stream.engine.advisories.consumer_max_deliver(self, seq, deliveries)
+
+    @property
+    def where(self) -> str:
+        return f"{self.stream.account.name} > {self.stream.name} > {self.name}"
+
+    def warn_of_delay(self, argument: bytes) -> None:
+        text = json.dumps(argument.decode("utf-8", "replace"))
+        self.stream.engine.warn(f"JetStream consumer '{self.where}' bad NAK delay value: {text}")
+
+    def broken(self, error: BaseException) -> None:
+        """An invariant of ours: this consumer delivers nothing more, its state stays."""
+        self.stream.engine.warn(f"JetStream consumer '{self.where}' is down: {error!r}")
+        self.core.stop()
+
+
+def begin(core: ConsumerCore, stream: Stream, config: ConsumerConfig) -> None:
+    """A new consumer goes to where its deliver policy says."""
+    last = stream.state().last_seq
+    if config.deliver_policy == "last_per_subject" and stream.config.max_msgs_per_subject != 1:
+        latest = stream.store.multi_last(config.filters or None, stream.durable_seq)
+        core.start_at(latest[0] if latest else last + 1)
+        core.skip_to(latest, last + 1)
+    else:
+        core.start_at(starting_seq(stream, config))
+    if config.replay_policy == "original":
+        core.replay_until(last)
 
 
 def starting_seq(stream: Stream, config: ConsumerConfig) -> int:
@@ -128,8 +192,7 @@ def starting_seq(stream: Stream, config: ConsumerConfig) -> int:
             found = stream.store.load_last(filters)
             seq = found.seq if found is not None else 0
         case "last_per_subject":
-            latest = stream.store.multi_last(filters)
-            seq = latest[0] if latest else last
+            seq = first  # the stream has only one of each subject
         case "by_start_time":
             seq = seq_of_time(stream, config, last)
         case _:

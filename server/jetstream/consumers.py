@@ -166,6 +166,7 @@ def delete(engine: Engine, consumer: Consumer) -> None:
     del stream.consumers[consumer.name]
     consumer.stop("deleted")
     engine.stores.remove_consumers(stream.account.name, stream.name, [consumer.name])
+    stream.remove_unwanted(consumer.core.floor_seq)
     engine.advisories.consumer_action(consumer, "DELETED", "delete")
 
 

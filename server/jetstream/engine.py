@@ -17,6 +17,7 @@ from server.clock import Clock, Random
 from server.core._account import Account
 from server.core._broker import Broker
 from server.jetstream import consumers, errors, validate
+from server.jetstream._consumer import ConsumerHub
 from server.jetstream.advisory import Advisories
 from server.jetstream.apierror import ApiError
 from server.jetstream.config import StreamConfig, adopt_required_level
@@ -127,6 +128,7 @@ class Engine:
         self.timers = Timers()
         self.feeds = Feeds(self)
         self._open_ingest = open_ingest
+        self.hub = ConsumerHub(broker, options.jetstream.domain)
         self.apply(options)
         self.advisories = Advisories(self)
 
@@ -249,6 +251,7 @@ class Engine:
             for consumer in stream.consumers.values():
                 consumer.stop("shutdown")
             stream.close()
+        self.hub.close()
 
     # Limits
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from server.jetstream._consumer import StreamFeed
 from server.jetstream._ingest import StreamSink
 from server.jetstream.batchlimits import BatchCounts, BatchLimits
 from server.jetstream.commit import LocalCommit
@@ -86,6 +87,9 @@ class StreamIngest:
         )
         self.direct.configure()
         self.arm()
+
+    def feed(self, feed: StreamFeed) -> None:
+        feed.attach(self.sink)
 
     def removed(self) -> None:
         """Messages were deleted or purged."""

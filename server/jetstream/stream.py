@@ -11,8 +11,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from server.core._account import Account, PySub
+from server.core.subject import is_subset
 from server.core.transform import SubjectTransform
+from server.jetstream._consumer import StreamFeed
 from server.jetstream.config import StreamConfig
+from storage._store import StreamStore as DiskStore
 from storage.ports import Discard, StoredMessage, StoreLimits, StreamState, StreamStore
 
 if TYPE_CHECKING:
@@ -32,6 +35,9 @@ class Ingest(Protocol):
 
     def removed(self) -> None:
         """Messages were deleted or purged."""
+
+    def feed(self, feed: StreamFeed) -> None:
+        """Ask it whether somebody wants a message."""
 
     def close(self) -> None:
         """Hear nothing any more; what is waiting for durability is answered no more."""
@@ -88,10 +94,28 @@ class Stream:
         self.inflow: Inflow | None = None
         self._subs: list[PySub] = []
         self.ingest = open_ingest(self) if open_ingest is not None else None
+        self._feed: StreamFeed | None = None
 
     @property
     def name(self) -> str:
         return self.config.name
+
+    @property
+    def feed(self) -> StreamFeed:
+        """What its consumers hear of it; a stream without any has none."""
+        if self._feed is None:
+            assert isinstance(self.store, DiskStore)
+            self._feed = StreamFeed(
+                self.engine.hub,
+                self.account,
+                self.store,
+                self.name,
+                self.config.retention,
+                self.durable_seq,
+            )
+            if self.ingest is not None:
+                self.ingest.feed(self._feed)
+        return self._feed
 
     @property
     def consumer_count(self) -> int:
@@ -122,6 +146,8 @@ class Stream:
     def on_stored(self, first: int, last: int) -> None:
         """Messages `first` to `last` are durable: they may be shown from now on."""
         self.durable_seq = max(self.durable_seq, last)
+        if self._feed is not None:
+            self._feed.appended(first, last)
         for tell in self.interest:
             tell(first, last)
 
@@ -132,6 +158,8 @@ class Stream:
         self.republish = republish_transform(config, self.engine.random_below)
         self.store.set_limits(store_limits(config))
         self.store.enforce()
+        if self._feed is not None:
+            self._feed.set_retention(config.retention)
         if self.ingest is not None:
             self.ingest.configure()
             self.ingest.subscribe(config.subjects)
@@ -159,15 +187,38 @@ class Stream:
             # Beyond the end: the stream goes on from there, and nothing is left to wait for.
             purged = self.store.compact(seq)
             self.durable_seq = max(self.durable_seq, seq - 1)
+            if self._feed is not None:
+                self._feed.appended(self.durable_seq, self.durable_seq)
         else:
             purged = self.store.purge(filters or None, seq, keep)
         self._removed()
+        self._tell_purged(filters)
         return purged
+
+    def _tell_purged(self, filters: str) -> None:
+        """Consumers of what was purged go on behind it."""
+        first, last = self.store.first_seq, self.store.last_seq
+        for consumer in self.consumers.values():
+            heard = consumer.config.filters
+            if not filters or any(is_subset(each, filters) for each in heard):
+                left = self.store.filtered_state(filters or None, first).first_seq
+                consumer.on_stream_purged(left if filters else first, last, False)
+            elif not heard or any(is_subset(filters, each) for each in heard):
+                consumer.on_stream_purged(first, last, True)
 
     def delete_message(self, seq: int, erase: bool) -> bool:
         deleted = self.store.delete(seq, erase)
         self._removed()
         return deleted
+
+    def remove_unwanted(self, first: int) -> None:
+        """Interest changed: what no consumer waits for goes, from `first` on."""
+        if self._feed is None or self.config.retention != "interest":
+            return
+        if not self.consumers:
+            self.purge("", 0, 0)
+        else:
+            self._feed.remove_unwanted(first, self.durable_seq)
 
     def _removed(self) -> None:
         self.engine.feeds.removed(self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from itertools import count
 from typing import Protocol
 
@@ -35,3 +36,29 @@ class Timers:
             if timed.armed_ns == at_ns:
                 timed.armed_ns = None
                 timed.tick(now_ns)
+
+
+class WakingTimers(Timers):
+    """Says when it wants to be run: `wake` is called with the earliest time there is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wake: Callable[[int], None] | None = None
+        self._asked_ns: int | None = None
+
+    def arm(self, timed: Timed, at_ns: int) -> None:
+        super().arm(timed, at_ns)
+        self._ask()
+
+    def run(self, now_ns: int) -> None:
+        self._asked_ns = None
+        super().run(now_ns)
+        self._ask()
+
+    def _ask(self) -> None:
+        if self.wake is None or not self._heap:
+            return
+        earliest_ns = self._heap[0][0]
+        if self._asked_ns is None or earliest_ns < self._asked_ns:
+            self._asked_ns = earliest_ns
+            self.wake(earliest_ns)
