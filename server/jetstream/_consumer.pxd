@@ -9,7 +9,7 @@ from server.core._turn cimport Phase
 from server.jetstream._ingest cimport StreamSink
 from server.jetstream._pending cimport Entry, PendingTable
 from server.jetstream._waiting cimport Waiting, WaitingQueue
-from storage._index cimport SubjectFilter
+from storage._filter cimport SubjectFilter
 from storage._record cimport Record
 from storage._store cimport StoreEvents, StreamStore
 

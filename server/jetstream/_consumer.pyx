@@ -168,7 +168,7 @@ cdef class ConsumerCore(Sink):
         self.take_waits(config)
         if self.filters is None or changed:
             self.filters = filters
-            self.wanted = self.store.filter_of(filters or None)
+            self.wanted = self.store.own_filter(filters or None)
             if self.interest_subs:
                 self.drop_interest()
                 self.raise_interest()
