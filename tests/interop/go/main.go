@@ -245,6 +245,10 @@ func run(name string, check func()) {
 }
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "streams" {
+		streams()
+		return
+	}
 	run("connect_info", connectInfo)
 	run("publish_subscribe", publishSubscribe)
 	run("wildcards", wildcards)
