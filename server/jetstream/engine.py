@@ -21,7 +21,7 @@ from server.jetstream._consumer import ConsumerHub
 from server.jetstream.advisory import Advisories
 from server.jetstream.apierror import ApiError
 from server.jetstream.config import StreamConfig, adopt_required_level
-from server.jetstream.feeds import Feeds
+from server.jetstream.copiers import Copiers
 from server.jetstream.stores import Stores, StoreUnavailable
 from server.jetstream.stream import OpenIngest, Stream
 from server.jetstream.subjectindex import SubjectIndex
@@ -126,7 +126,7 @@ class Engine:
         self.accounts: dict[str, JetStreamAccount] = {}
         self.api = ApiCounts()
         self.timers = Timers()
-        self.feeds = Feeds(self)
+        self.copiers = Copiers(self)
         self._open_ingest = open_ingest
         self.hub = ConsumerHub(broker, options.jetstream.domain)
         self.apply(options)
@@ -169,7 +169,7 @@ class Engine:
             stream.start()
             consumers.recover(self, stream)
         for stream in self.streams():
-            self.feeds.follow(stream)
+            self.copiers.follow(stream)
 
     def random_below(self, bound: int) -> int:
         return self.random.below(bound)
@@ -221,8 +221,8 @@ class Engine:
         stream = Stream(self, owner.account, config, store, created_ns, self._open_ingest)
         owner.add(stream)
         stream.start()
-        self.feeds.follow(stream)
-        self.feeds.appeared(stream)
+        self.copiers.follow(stream)
+        self.copiers.appeared(stream)
         self.advisories.stream_action(stream, "CREATED", "create")
         return stream
 

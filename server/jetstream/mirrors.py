@@ -13,7 +13,7 @@ from server.jetstream import errors
 from server.jetstream.apierror import ApiError
 from server.jetstream.consumer import starting_seq
 from server.jetstream.consumer_config import ConsumerConfig
-from server.jetstream.feed import Feed, rollup_of, without_conditions
+from server.jetstream.copier import Copier, rollup_of, without_conditions
 from storage.ports import StoredMessage
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ CAUGHT_UP_MESSAGES = 10
 """With fewer waiting a mirror answers direct gets for its origin."""
 
 
-class MirrorFeed(Feed):
+class MirrorCopier(Copier):
     def start(self, origin: Stream) -> None:
         """Behind what is there already; the configured start is for an empty mirror only."""
         target = self.target

@@ -13,23 +13,23 @@ from server.jetstream.checks import STREAM_SOURCE
 from server.jetstream.config import StreamSource
 from server.jetstream.consumer import starting_seq
 from server.jetstream.consumer_config import ConsumerConfig
-from server.jetstream.feed import Feed, rollup_of, without_conditions
+from server.jetstream.copier import Copier, rollup_of, without_conditions
 from server.jetstream.gotime import time_ns, time_text
 from server.jetstream.origins import identity, index_name, source_header
 from server.jetstream.positions import Position
 from storage.ports import StoredMessage
 
 if TYPE_CHECKING:
-    from server.jetstream.feeds import Feeds
+    from server.jetstream.copiers import Copiers
     from server.jetstream.positions import Positions
     from server.jetstream.stream import Stream
 
 
-class SourceFeed(Feed):
+class SourceCopier(Copier):
     def __init__(
-        self, feeds: Feeds, target: Stream, source: StreamSource, positions: Positions
+        self, copiers: Copiers, target: Stream, source: StreamSource, positions: Positions
     ) -> None:
-        super().__init__(feeds, target, source)
+        super().__init__(copiers, target, source)
         self.index = index_name(source)
         self.positions = positions
         self.recreated = False
@@ -44,7 +44,7 @@ class SourceFeed(Feed):
         is_empty_again = origin.config.storage == "memory" and origin.durable_seq < self.position
         if is_other or is_empty_again:
             self.position, self.recreated = 0, True
-            self.feeds.warn_of_recreated(self)
+            self.copiers.warn_of_recreated(self)
         self.identity = found
         first = starting_seq(origin, self.starting_config())
         self.position = max(self.position, first - 1)

@@ -20,8 +20,8 @@ from storage.ports import Discard, StoredMessage, StoreLimits, StreamState, Stre
 
 if TYPE_CHECKING:
     from server.jetstream.consumer import Consumer
+    from server.jetstream.copiers import Inflow
     from server.jetstream.engine import Engine
-    from server.jetstream.feeds import Inflow
 
 
 class Ingest(Protocol):
@@ -163,12 +163,12 @@ class Stream:
         if self.ingest is not None:
             self.ingest.configure()
             self.ingest.subscribe(config.subjects)
-        self.engine.feeds.follow(self)
+        self.engine.copiers.follow(self)
 
     def close(self) -> None:
         if self.closed:
             return
-        self.engine.feeds.leave(self)
+        self.engine.copiers.leave(self)
         self.closed = True
         if self.ingest is not None:
             self.ingest.close()
@@ -221,7 +221,7 @@ class Stream:
             self._feed.remove_unwanted(first, self.durable_seq)
 
     def _removed(self) -> None:
-        self.engine.feeds.removed(self)
+        self.engine.copiers.removed(self)
         if self.ingest is not None:
             self.ingest.removed()
 

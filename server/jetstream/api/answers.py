@@ -13,8 +13,8 @@ from server.jetstream.config import (
 )
 from server.jetstream.consumer import Consumer, PriorityGroupState, SequencePair
 from server.jetstream.consumer_config import shown_config as shown_consumer_config
+from server.jetstream.copier import NEVER_HEARD, Copier
 from server.jetstream.engine import Engine, JetStreamAccount
-from server.jetstream.feed import NEVER_HEARD, Feed
 from server.jetstream.gotime import shown_time, time_text
 from server.jetstream.origins import index_name
 from server.jetstream.stream import Stream
@@ -126,9 +126,9 @@ def add_lost(shown: dict[str, Any], state: StreamState) -> None:
 
 
 def mirror_info(stream: Stream, mirror: StreamSource) -> dict[str, Any]:
-    feed = stream.inflow.mirror if stream.inflow is not None else None
-    shown = origin_info(mirror, feed)
-    if feed is None or not feed.asked:
+    copier = stream.inflow.mirror if stream.inflow is not None else None
+    shown = origin_info(mirror, copier)
+    if copier is None or not copier.asked:
         # Its filter is told once the mirror is running.
         shown.pop("filter_subject", None)
     return shown
@@ -136,23 +136,23 @@ def mirror_info(stream: Stream, mirror: StreamSource) -> dict[str, Any]:
 
 def source_info(stream: Stream, source: StreamSource) -> dict[str, Any]:
     sources = stream.inflow.sources if stream.inflow is not None else {}
-    feed = sources.get(index_name(source))
-    shown = origin_info(source, feed)
-    if feed is not None and feed.position:
-        shown["seq"] = feed.position
+    copier = sources.get(index_name(source))
+    shown = origin_info(source, copier)
+    if copier is not None and copier.position:
+        shown["seq"] = copier.position
     return shown
 
 
-def origin_info(source: StreamSource, feed: Feed | None) -> dict[str, Any]:
+def origin_info(source: StreamSource, copier: Copier | None) -> dict[str, Any]:
     """What is known of a mirror's or source's origin."""
     whole = shown_source(source)
     shown: dict[str, Any] = {"name": source.name}
     if source.external is not None:
         shown["external"] = source.external
-    shown["lag"] = feed.lag if feed is not None else 0
-    shown["active"] = feed.active_ns if feed is not None else NEVER_HEARD
-    if feed is not None and feed.shown_error is not None:
-        shown["error"] = feed.shown_error.shown()
+    shown["lag"] = copier.lag if copier is not None else 0
+    shown["active"] = copier.active_ns if copier is not None else NEVER_HEARD
+    if copier is not None and copier.shown_error is not None:
+        shown["error"] = copier.shown_error.shown()
     for key in ("filter_subject", "subject_transforms"):
         if key in whole:
             shown[key] = whole[key]

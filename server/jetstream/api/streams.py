@@ -78,7 +78,9 @@ def list_streams(request: Request) -> Answer:
     found = owner.matching(asked.subject)
     offset, page = page_of(found, asked.offset, LIST_LIMIT)
     shown: Answer = {"total": len(found), "offset": offset, "limit": LIST_LIMIT}
-    return shown | {"streams": [stream_info(owner.streams[name], with_server=False) for name in page]}
+    return shown | {
+        "streams": [stream_info(owner.streams[name], with_server=False) for name in page]
+    }
 
 
 def page_of(rows: Sequence[str], offset: int, limit: int) -> tuple[int, Sequence[str]]:

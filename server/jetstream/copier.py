@@ -1,6 +1,6 @@
 """What flows into a stream from another stream of this server: the part mirrors and sources share.
 
-A feed reads its origin's store directly, in slices, up to what is durable there; the origin wakes
+A copier reads its origin's store directly, in slices, up to what is durable there; the origin wakes
 it. There is no consumer between them, nothing is polled, and an origin that appears or goes is
 noticed at once. What the target refuses is tried again until it is taken: nothing is left out.
 """
@@ -19,7 +19,7 @@ from server.jetstream.ingest import StreamIngest
 from storage.ports import StoredMessage
 
 if TYPE_CHECKING:
-    from server.jetstream.feeds import Feeds
+    from server.jetstream.copiers import Copiers
     from server.jetstream.publish import Publisher
     from server.jetstream.stream import Stream
 
@@ -32,11 +32,11 @@ HEARTBEAT_NS: Final = SECOND_NS
 STORE_FAILED: Final = errors.STREAM_STORE_FAILED.err_code
 
 
-class Feed:
+class Copier:
     """One mirror or source of `target`. `origin` is None while it is not connected."""
 
-    def __init__(self, feeds: Feeds, target: Stream, source: StreamSource) -> None:
-        self.feeds = feeds
+    def __init__(self, copiers: Copiers, target: Stream, source: StreamSource) -> None:
+        self.copiers = copiers
         self.target = target
         self.source = source
         self.origin: Stream | None = None
@@ -56,7 +56,7 @@ class Feed:
         """Attach to the origin, or know why that is not possible."""
         self.asked = True
         try:
-            origin = self.feeds.find(self)
+            origin = self.copiers.find(self)
             self.start(origin)
         except ApiError as error:
             self.error = error
@@ -85,7 +85,7 @@ class Feed:
     # Work
 
     def wake(self) -> None:
-        self.feeds.mark(self)
+        self.copiers.mark(self)
 
     def on_durable(self, first: int, last: int) -> None:
         """The origin has more to show."""
@@ -117,7 +117,7 @@ class Feed:
             self.position = message.seq
             copied += 1
         else:
-            # A full target wakes its feeds when it is durable.
+            # A full target wakes its copiers when it is durable.
             if copied == SLICE_MESSAGES:
                 self.wake()
         if copied:
@@ -150,7 +150,7 @@ class Feed:
         """Try again soon. A target that is full and discards new messages is no fault."""
         if error.err_code != STORE_FAILED or self.ingest.sink.down is not None:
             if self.error is None or self.error.err_code != error.err_code:
-                self.feeds.warn_of(self, error)
+                self.copiers.warn_of(self, error)
             self.error = error
         self.blocked = True
         timers = self.target.engine.timers
