@@ -1,0 +1,309 @@
+"""One block's bytes: header, footer, index, subject summary (storage/FORMAT.md, section 3)."""
+
+from __future__ import annotations
+
+import bisect
+import os
+import struct
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark_jetstream._decode import checksum
+from pyspark_jetstream.errors import BlockDamaged, NotUsable
+from pyspark_jetstream.sealed import KEY_ADVICE, decompress, open_sealed
+
+Skip = Callable[[BlockDamaged], None]
+
+HEAD_BYTES = 64
+TRAILER_BYTES = 128
+FORMAT_VERSION = 2
+FLAG_FRAMED = 1
+FOOTER_SPARSE, FOOTER_SUMMARY_COMPLETE = 1, 2
+HEAD = struct.Struct("<8sHHIQQQQQQ")
+TRAILER = struct.Struct("<8sIIIIQQqqIIIIQQQQIIQQ")
+SUMMARY_ENTRY = struct.Struct("<HIQQ")
+FRAME = struct.Struct("<4sBBHIIIIQ")
+
+
+class Source(Protocol):
+    """Bytes by range: a local file, or an object in a store."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    def read(self, start: int, length: int) -> bytes: ...
+    def close(self) -> None: ...
+
+
+class LocalSource:
+    """A file by `pread`: never a map, for a server may cut an open block while we look at it."""
+
+    def __init__(self, path: str) -> None:
+        self.name = path
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.size = os.fstat(self._fd).st_size
+
+    def read(self, start: int, length: int) -> bytes:
+        content = os.pread(self._fd, length, start)
+        while len(content) < length:
+            more = os.pread(self._fd, length - len(content), start + len(content))
+            if not more:
+                break
+            content += more
+        return content
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+@dataclass(frozen=True)
+class Head:
+    flags: int
+    generation: int
+    group: int
+    number: int
+    first_seq: int
+
+    @property
+    def framed(self) -> bool:
+        return bool(self.flags & FLAG_FRAMED)
+
+
+@dataclass(frozen=True)
+class Footer:
+    flags: int
+    slots: int
+    messages: int
+    first_seq: int
+    last_seq: int
+    low_ns: int
+    high_ns: int
+    data_end: int
+    index_start: int
+    summary_start: int
+    summary_size: int
+    generation: int
+    frames: int
+    body_checksum: int
+
+    @property
+    def sparse(self) -> bool:
+        return bool(self.flags & FOOTER_SPARSE)
+
+
+@dataclass(frozen=True)
+class Index:
+    """Where each record begins; of a dense index slot i is sequence `first_seq` + i."""
+
+    first_seq: int
+    offsets: array[int]
+    distances: array[int] | None
+
+    def seq_of(self, slot: int) -> int:
+        return self.first_seq + (slot if self.distances is None else self.distances[slot])
+
+    def offset_from(self, seq: int) -> int | None:
+        """Of the first record at or above `seq`."""
+        distance = max(seq - self.first_seq, 0)
+        slot = distance if self.distances is None else bisect.bisect_left(self.distances, distance)
+        while slot < len(self.offsets) and not self.offsets[slot]:
+            slot += 1
+        return self.offsets[slot] if slot < len(self.offsets) else None
+
+    def offset_after(self, offset: int) -> int | None:
+        """Of the first record behind byte `offset`: offsets ascend, but for the holes."""
+        for other in self.offsets:
+            if other > offset:
+                return other
+        return None
+
+
+def parse_head(content: bytes, name: str, group: int) -> Head:
+    """The header, or BlockDamaged, or NotUsable when a newer Martlet wrote it."""
+    if len(content) < HEAD_BYTES or content[:8] != b"MARTBLK1":
+        raise BlockDamaged(name, 0, "no block header")
+    _, version, flags, generation, own, number, first_seq, _, _, check = HEAD.unpack(
+        content[:HEAD_BYTES]
+    )
+    if checksum(content[:56]) != check:
+        raise BlockDamaged(name, 56, "the checksum of the header does not hold")
+    if version > FORMAT_VERSION:
+        raise NotUsable(f"{name} has format version {version}; this reads up to {FORMAT_VERSION}")
+    if own != group:
+        raise BlockDamaged(name, 16, f"belongs to stream {own:016x}, not {group:016x}")
+    return Head(flags, generation, own, number, first_seq)
+
+
+def parse_footer(content: bytes, salt: int, group: int) -> Footer | None:
+    """From the last 128 bytes of a file; None: this block is not sealed."""
+    if len(content) != TRAILER_BYTES or content[:8] != b"MARTFTR1":
+        return None
+    fields = TRAILER.unpack(content)
+    if checksum(content[:120], salt) != fields[-1] or fields[15] != group:
+        return None
+    return Footer(
+        flags=fields[1],
+        slots=fields[2],
+        messages=fields[3],
+        first_seq=fields[5],
+        last_seq=fields[6],
+        low_ns=fields[7],
+        high_ns=fields[8],
+        data_end=fields[9],
+        index_start=fields[10],
+        summary_start=fields[11],
+        summary_size=fields[12],
+        generation=fields[17],
+        frames=fields[18],
+        body_checksum=fields[19],
+    )
+
+
+class Block:
+    """One block opened for reading. Sealed blocks have a footer."""
+
+    def __init__(self, source: Source, salt: int, group: int, key: bytes | None = None) -> None:
+        self.source, self.salt, self.group, self.key = source, salt, group, key
+        self.head = parse_head(source.read(0, HEAD_BYTES), source.name, group)
+        self.footer = self._read_footer()
+        self._body: bytes | None = None
+
+    def _read_footer(self) -> Footer | None:
+        start = self.source.size - TRAILER_BYTES
+        if start < HEAD_BYTES:
+            return None
+        return parse_footer(self.source.read(start, TRAILER_BYTES), self.salt, self.group)
+
+    def __enter__(self) -> Block:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.source.close()
+
+    def body(self) -> bytes:
+        """Index and summary, checked."""
+        assert self.footer is not None
+        if self._body is None:
+            start, end = self.footer.index_start, self.source.size - TRAILER_BYTES
+            body = self.source.read(start, end - start)
+            if len(body) != end - start or checksum(body, self.salt) != self.footer.body_checksum:
+                reason = "the checksum of the index does not hold"
+                raise BlockDamaged(self.source.name, start, reason)
+            self._body = body
+        return self._body
+
+    def index(self) -> Index | None:
+        """None: not sealed, or compacted to nothing."""
+        if self.footer is None or not self.footer.slots:
+            return None
+        size = self.footer.slots * 4
+        body = self.body()
+        offsets = array("I", body[:size])
+        distances = array("I", body[size : 2 * size]) if self.footer.sparse else None
+        return Index(self.footer.first_seq, offsets, distances)
+
+    def subjects(self) -> Iterator[bytes] | None:
+        """The distinct subjects of the block; None: not known."""
+        if self.footer is None or not self.footer.flags & FOOTER_SUMMARY_COMPLETE:
+            return None
+        start = self.footer.summary_start - self.footer.index_start
+        return summary_subjects(self.body()[start : start + self.footer.summary_size])
+
+    def runs(
+        self, start: int = HEAD_BYTES, end: int = 0, skip: Skip | None = None
+    ) -> Iterator[tuple[int, bytes]]:
+        """Records from byte `start` to `end` (all when 0) of the unframed block: (offset, bytes).
+
+        A run begins at a record, perhaps before `start`. With `skip`, frames that do not hold are
+        told to it and left out.
+        """
+        if self.head.framed:
+            yield from self._framed_runs(start, end, skip)
+            return
+        end = end or (self.footer.data_end if self.footer is not None else self.source.size)
+        content = self.source.read(start, end - start)
+        if self.footer is not None and len(content) != end - start:
+            failed = BlockDamaged(self.source.name, start + len(content), "the file ends too soon")
+            if skip is None:
+                raise failed
+            skip(failed)
+        yield start, content
+
+    def _framed_runs(self, start: int, end: int, skip: Skip | None) -> Iterator[tuple[int, bytes]]:
+        places = self._frames_between(start, end or 1 << 32)
+        if not places:
+            return
+        first, behind = places[0][0], places[-1][0] + places[-1][1]
+        content = memoryview(self.source.read(first, behind - first))
+        run: list[bytes] = []
+        base = reached = places[0][2]
+        for position, room, frame_start in places:
+            at = position - first
+            try:
+                records = self._open_frame(content[at : at + room], position, frame_start)
+            except BlockDamaged as failed:
+                if skip is None:
+                    raise
+                skip(failed)
+                continue
+            if frame_start != reached and run:
+                yield base, b"".join(run)
+                run = []
+            base = base if run else frame_start
+            run.append(records)
+            reached = frame_start + len(records)
+        if run:
+            yield base, b"".join(run)
+
+    def _frames_between(self, start: int, end: int) -> list[tuple[int, int, int]]:
+        """(position, room in the file, start) of each frame with records in the range."""
+        if self.footer is None:
+            raise BlockDamaged(
+                self.source.name, self.source.size, "a framed block without a footer"
+            )
+        table = struct.unpack(f"<{2 * self.footer.frames}I", self.body()[-8 * self.footer.frames :])
+        positions, starts = table[::2], table[1::2]
+        behind = (*positions[1:], self.footer.index_start)
+        first = max(bisect.bisect_right(starts, start) - 1, 0)
+        return [
+            (positions[at], behind[at] - positions[at], starts[at])
+            for at in range(first, len(starts))
+            if starts[at] < end
+        ]
+
+    def _open_frame(self, frame: memoryview, position: int, start: int) -> bytes:
+        """A frame's records."""
+
+        def damaged(reason: str) -> BlockDamaged:
+            return BlockDamaged(self.source.name, position, reason)
+
+        if len(frame) < FRAME.size:
+            raise damaged("the file ends within a frame")
+        magic, codec, cipher, _, size, own_start, plain_size, _, check = FRAME.unpack_from(frame)
+        if magic != b"FRM1" or size > len(frame) - FRAME.size or own_start != start:
+            raise damaged("no frame")
+        content = frame[FRAME.size : FRAME.size + size]
+        if checksum(bytes(frame[:24]) + bytes(content), self.salt) != check:
+            raise damaged("the checksum of the frame does not hold")
+        plain = bytes(content)
+        if cipher:
+            if self.key is None:
+                raise NotUsable(f"{self.source.name} is encrypted: {KEY_ADVICE}")
+            where = struct.pack("<QQII", self.group, self.head.number, start, plain_size)
+            plain = open_sealed(cipher, self.key, plain, b"MARTFRM1" + where, self.source.name)
+        records = decompress(codec, plain, plain_size, self.source.name)
+        if len(records) != plain_size:
+            raise damaged(f"a frame of {len(records)} bytes instead of {plain_size}")
+        return records
+
+
+def summary_subjects(summary: bytes) -> Iterator[bytes]:
+    at = 0
+    while at < len(summary):
+        size = SUMMARY_ENTRY.unpack_from(summary, at)[0]
+        at += SUMMARY_ENTRY.size
+        yield summary[at : at + size]
+        at += size

@@ -1,0 +1,241 @@
+"""What a stream holds by its checkpoint and the commit log (FORMAT.md, sections 4 to 6)."""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from pyspark_jetstream._decode import checksum, scan_log
+from pyspark_jetstream.blockfile import FORMAT_VERSION
+from pyspark_jetstream.errors import NotUsable
+
+STATE_HEAD = struct.Struct("<8sH6xQQQQQQIIQQI36x")
+STATE_HEAD_BYTES = 128
+ROW = struct.Struct("<QQQqqIIIIIIIIQQQ16x")
+SEGMENT_HEAD = struct.Struct("<8sH6xQ16sQ8xQ")
+SEGMENT_HEAD_BYTES = 64
+FRAME_HEAD_BYTES = 40
+PIECE_BYTES = 4 << 20
+ROW_SEALED, ROW_FRAMED, ROW_SPARSE, ROW_DEAD, ROW_CUT, ROW_UNREADABLE = 1, 2, 4, 8, 16, 32
+FRAME_RECORDS, FRAME_FORGET, FRAME_ERASE, FRAME_DROP, FRAME_CUT, FRAME_GONE = 1, 2, 3, 4, 5, 8
+
+
+@dataclass(frozen=True)
+class Row:
+    """One block in a checkpoint's table."""
+
+    number: int
+    first_seq: int
+    last_seq: int
+    low_ns: int
+    high_ns: int
+    data_end: int
+    slots: int
+    messages: int
+    generation: int
+    flags: int
+    dead_bits: bytes
+
+    def dead_slots(self) -> Iterator[int]:
+        for at, bits in enumerate(self.dead_bits):
+            if bits:
+                yield from (at * 8 + bit for bit in range(8) if bits >> bit & 1)
+
+
+@dataclass(frozen=True)
+class State:
+    """A checkpoint."""
+
+    index: int = 0
+    floor: int = 1
+    last_seq: int = 0
+    next_number: int = 0
+    rows: tuple[Row, ...] = ()
+    lost: tuple[tuple[int, int], ...] = ()
+
+
+def parse_state(content: bytes, salt: int, group: int, name: str) -> State | None:
+    """None when it does not hold."""
+    if len(content) < STATE_HEAD_BYTES + 8 or content[:8] != b"MARTSTA1":
+        return None
+    if checksum(memoryview(content)[:-8], salt) != int.from_bytes(content[-8:], "little"):
+        return None
+    fields = STATE_HEAD.unpack_from(content)
+    if fields[1] > FORMAT_VERSION:
+        raise NotUsable(f"{name} has format version {fields[1]}; this reads up to {FORMAT_VERSION}")
+    if fields[2] != group:
+        return None
+    rows, tail = parse_rows(content, count=fields[8])
+    lost = struct.unpack_from(f"<{2 * fields[12]}Q", content, tail)
+    return State(
+        fields[3],
+        fields[4],
+        fields[5],
+        fields[6],
+        rows,
+        tuple(zip(lost[::2], lost[1::2], strict=True)),
+    )
+
+
+def parse_rows(content: bytes, count: int) -> tuple[tuple[Row, ...], int]:
+    rows = []
+    tail = STATE_HEAD_BYTES + count * ROW.size
+    for at in range(count):
+        (number, first, last, low, high, end, _, slots, messages, _, generation, flags, *_) = (
+            ROW.unpack_from(content, STATE_HEAD_BYTES + at * ROW.size)
+        )
+        size = (slots + 7) // 8 if flags & ROW_DEAD else 0
+        dead = content[tail : tail + size]
+        tail += size
+        rows.append(
+            Row(number, first, last, low, high, end, slots, messages, generation, flags, dead)
+        )
+    return tuple(rows), tail
+
+
+class StateFile:
+    """The newer of a stream's two states; read again only when a file has changed."""
+
+    def __init__(self, folder: Path, salt: int, group: int) -> None:
+        self._folder, self._salt, self._group = folder, salt, group
+        self._seen: tuple[Any, ...] = ()
+        self._state = State()
+
+    def read(self) -> State:
+        paths = [self._folder / name for name in ("state.a", "state.b")]
+        seen = tuple(signature(path) for path in paths)
+        if seen != self._seen:
+            states = [self._parse(path) for path in paths]
+            found = [state for state in states if state is not None]
+            if not found and any(seen):
+                raise NotUsable(
+                    f"{self._folder}: neither state.a nor state.b holds: "
+                    "let the server recover this directory first"
+                )
+            self._state = max(found, key=lambda state: state.index, default=State())
+            self._seen = seen
+        return self._state
+
+    def _parse(self, path: Path) -> State | None:
+        try:
+            return parse_state(path.read_bytes(), self._salt, self._group, str(path))
+        except FileNotFoundError:
+            return None
+
+
+def signature(path: Path) -> tuple[int, int, int] | None:
+    """Changes whenever the file is replaced or written to."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+@dataclass
+class Since:
+    """What the log says of one stream; contained in its checkpoint up to some index."""
+
+    last_index: int = 0
+    last_seq: int = 0
+    floor: int = 1
+    deletes: list[tuple[int, bytes]] = field(default_factory=list)
+    deleted: bool = False
+
+    def take(self, index: int, kind: int, payload: Any) -> None:
+        if index <= self.last_index:
+            return  # from an earlier use of the segment
+        self.last_index = index
+        if kind == FRAME_RECORDS:
+            self.last_seq = max(self.last_seq, payload)
+        elif kind in (FRAME_FORGET, FRAME_ERASE):
+            self.deletes.append((index, payload))
+        elif kind == FRAME_DROP:
+            self.floor = max(self.floor, int.from_bytes(payload, "little"))
+            self.last_seq = max(self.last_seq, self.floor - 1)
+        elif kind == FRAME_CUT:
+            self._cut(int.from_bytes(payload, "little"))
+        elif kind == FRAME_GONE:
+            self.deleted = True
+
+    def _cut(self, last: int) -> None:
+        """All above is gone, and its sequences will be used again."""
+        self.last_seq = min(self.last_seq, last)
+        self.floor = min(self.floor, last + 1)
+        kept = []
+        for index, payload in self.deletes:
+            seqs = array("Q", payload)
+            kept.append((index, array("Q", [seq for seq in seqs if seq <= last]).tobytes()))
+        self.deletes = kept
+
+    def dead_after(self, index: int) -> array[int]:
+        """Deletes behind the checkpoint of `index`; forgets those that it contains."""
+        self.deletes = [entry for entry in self.deletes if entry[0] > index]
+        dead: array[int] = array("Q")
+        for _, payload in self.deletes:
+            dead.frombytes(payload)
+        return dead
+
+
+class LogTail:
+    """Follows the commit log of a directory that a server may be writing."""
+
+    def __init__(self, folder: Path, identity: bytes, salt: int) -> None:
+        self._folder, self._identity, self._salt = folder, identity, salt
+        self._places: dict[int, tuple[int, bool]] = {}  # segment: next byte, finished
+        self.groups: dict[int, Since] = {}
+
+    def refresh(self) -> None:
+        """Read what was written since the last time."""
+        paths = sorted(self._folder.glob("*.seg"), key=lambda path: int(path.stem, 16))
+        numbers = [int(path.stem, 16) for path in paths]
+        for number, path in zip(numbers, paths, strict=True):
+            at, finished = self._places.get(number, (SEGMENT_HEAD_BYTES, False))
+            if not finished:
+                self._follow(path, number, at, is_last=number == numbers[-1])
+        self._places = {
+            number: self._places[number] for number in numbers if number in self._places
+        }
+
+    def _follow(self, path: Path, number: int, at: int, is_last: bool) -> None:
+        try:
+            with path.open("rb") as file:
+                head = file.read(SEGMENT_HEAD_BYTES)
+                if not is_segment(head, path, number, self._identity, self._salt):
+                    return  # being made
+                at, finished = self._read_frames(file, number << 32, at, not is_last)
+        except FileNotFoundError:
+            return  # retired meanwhile: every checkpoint contains it
+        self._places[number] = (at, finished or not is_last)
+
+    def _read_frames(self, file: BinaryIO, base: int, at: int, resync: bool) -> tuple[int, bool]:
+        """In pieces: a segment is preallocated, and most of the current one is still zeros."""
+        piece = PIECE_BYTES
+        while True:
+            file.seek(at)
+            content = file.read(piece)
+            whole = len(content) < piece
+            frames, read, finished = scan_log(content, base + at, self._salt, 0, resync and whole)
+            for group, index, kind, payload in frames:
+                self.groups.setdefault(group, Since()).take(index, kind, payload)
+            at += read
+            if finished or whole:
+                return at, finished
+            if not frames:
+                if not resync and int.from_bytes(content[:4], "little") + FRAME_HEAD_BYTES <= piece:
+                    return at, False
+                piece *= 2
+
+
+def is_segment(head: bytes, path: Path, number: int, identity: bytes, salt: int) -> bool:
+    """False: not a segment of this directory, or not begun."""
+    if len(head) < SEGMENT_HEAD_BYTES or head[:8] != b"MARTLOG1":
+        return False
+    _, version, own, owner, _, check = SEGMENT_HEAD.unpack(head)
+    if version > FORMAT_VERSION:
+        raise NotUsable(f"{path} has format version {version}; this reads up to {FORMAT_VERSION}")
+    return bool(own == number and owner == identity and checksum(head[:56], salt) == check)

@@ -1,0 +1,383 @@
+"""A data directory seen from outside, beside the server that writes it: no lock, no change.
+
+A view is taken in the order log, checkpoint, blocks: what the log no longer has is in the
+checkpoint that is read after it, and every block file is at least as new as the checkpoint that
+names it.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import struct
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark_jetstream._decode import checksum, walk
+from pyspark_jetstream.blockfile import (
+    FORMAT_VERSION,
+    HEAD_BYTES,
+    Block,
+    Footer,
+    LocalSource,
+    parse_head,
+)
+from pyspark_jetstream.committed import (
+    ROW_CUT,
+    ROW_SPARSE,
+    ROW_UNREADABLE,
+    LogTail,
+    Row,
+    Since,
+    State,
+    StateFile,
+    signature,
+)
+from pyspark_jetstream.errors import BlockDamaged, NotUsable
+from pyspark_jetstream.sealed import KEY_ADVICE, WrongKey, master_key, open_sealed
+from pyspark_jetstream.view import BlockView, StreamView
+
+IDENTITY = struct.Struct("<8sH6x16sQ16xQ")
+META_HEAD = struct.Struct("<8sHB5xQQ")
+PLACES = ("", "data", "jetstream/data", "jetstream")
+
+
+@dataclass(frozen=True)
+class Meta:
+    """What the server said of a stream."""
+
+    group: int
+    salt: int
+    account: str
+    stream: str
+    config: dict[str, object] = field(default_factory=dict)
+    key: bytes | None = None
+
+
+def find_directory(path: Path) -> tuple[Path, int | None]:
+    """The data directory that `path` means, and the stream when `path` is one stream's folder."""
+    if (path / "meta").exists() and path.parent.name == "streams":
+        return path.parent.parent, int(path.name, 16)
+    for place in PLACES:
+        if (path / place / "directory").exists():
+            return path / place, None
+    raise NotUsable(
+        f"{path} is no Martlet data directory: "
+        "no `directory` file there nor under data/ or jetstream/"
+    )
+
+
+def read_identity(path: Path) -> tuple[bytes, int]:
+    content = (path / "directory").read_bytes()
+    if len(content) != IDENTITY.size or content[:8] != b"MARTDIR1":
+        raise NotUsable(f"{path}/directory is not that of a Martlet data directory")
+    _, version, identity, salt, check = IDENTITY.unpack(content)
+    if checksum(content[:56]) != check:
+        raise NotUsable(f"{path}/directory is damaged: its checksum does not hold")
+    if version > FORMAT_VERSION:
+        raise NotUsable(
+            f"{path} has format version {version}; this reads up to {FORMAT_VERSION}: "
+            "install the pyspark_jetstream of the Martlet that wrote it"
+        )
+    return identity, salt
+
+
+def parse_meta(
+    content: bytes, name: str, master: Callable[[], bytes | None], with_names: bool = True
+) -> Meta:
+    """NotUsable when it does not hold, is newer, or is encrypted and there is no key."""
+    if content[:8] != b"MARTMETA" or len(content) < 44:
+        raise NotUsable(f"{name} is not a stream's meta")
+    if checksum(content[:-8]) != int.from_bytes(content[-8:], "little"):
+        raise NotUsable(f"{name} is damaged: its checksum does not hold")
+    _, version, cipher, group, salt = META_HEAD.unpack_from(content)
+    if version > FORMAT_VERSION:
+        raise NotUsable(f"{name} has format version {version}; this reads up to {FORMAT_VERSION}")
+    key = None
+    if version == 1:
+        body = content[36:-8]
+    else:
+        label_size, size = struct.unpack_from("<II", content, 124)
+        label = content[132 : 132 + label_size].decode("utf-8", "replace")
+        if not with_names:
+            return Meta(group, salt, "", label)
+        key, body = open_meta(content, label, cipher, group, salt, master(), size)
+    settings = json.loads(body)
+    config = settings.get("config", "{}")
+    config = json.loads(config) if isinstance(config, str) else config
+    stream = config.get("name") or settings.get("name") or f"{group:016x}"
+    return Meta(group, salt, settings.get("account", "$G"), stream, config, key)
+
+
+def open_meta(
+    content: bytes, label: str, cipher: int, group: int, salt: int, master: bytes | None, size: int
+) -> tuple[bytes, bytes]:
+    """The stream's key and its settings."""
+    if master is None:
+        raise WrongKey(f"stream {label} is encrypted: {KEY_ADVICE}")
+    about = b"MARTKEY1" + struct.pack("<QQ", group, salt)
+    key = open_sealed(cipher, master, content[32:124], about, f"stream {label}")
+    start = len(content) - 8 - size
+    about = b"MARTMETA" + struct.pack("<Q", group)
+    return key, open_sealed(cipher, key, content[start:-8], about, f"stream {label}")
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How far the records of one block file go."""
+
+    generation: int
+    first_seq: int
+    last_seq: int
+    low_ns: int
+    high_ns: int
+    end: int
+    messages: int
+    footer: Footer | None
+
+
+class StreamFiles:
+    """One stream's folder, looked at again and again."""
+
+    def __init__(self, folder: Path, master: Callable[[], bytes | None]) -> None:
+        self.folder = folder
+        self._master = master
+        self._meta: Meta | None = None
+        self._meta_seen: object = None
+        self._state: StateFile | None = None
+        self._extents: dict[int, tuple[object, Extent]] = {}
+
+    def meta(self, with_names: bool = True) -> Meta:
+        seen = signature(self.folder / "meta")
+        if self._meta is None or seen != self._meta_seen:
+            path = self.folder / "meta"
+            self._meta = parse_meta(path.read_bytes(), str(path), self._master, with_names)
+            self._meta_seen = seen
+            self._state = StateFile(self.folder, self._meta.salt, self._meta.group)
+        return self._meta
+
+    def view(self, meta: Meta, since: Since) -> StreamView:
+        assert self._state is not None
+        state = self._state.read()
+        floor = max(state.floor, since.floor)
+        last = since.last_seq if since.last_index > state.index else state.last_seq
+        last = max(last, floor - 1)
+        dead = since.dead_after(state.index)
+        view = StreamView(meta.account, meta.stream, meta.group, meta.salt, floor, meta.key)
+        blocks = list(self._blocks(state, view, last, dead))
+        view.lost = [span for span in state.lost if span[1] >= floor]
+        view.blocks = clip(blocks, floor)
+        view.last_seq = max((floor - 1, *(block.last_seq for block in blocks)))
+        # What was dropped or skipped counts as seen, what is on its way to a block does not.
+        if since.last_index <= state.index:
+            view.last_seq = max(view.last_seq, last)
+        self._extents = {
+            block.number: self._extents[block.number]
+            for block in blocks
+            if block.number in self._extents
+        }
+        return view
+
+    def _blocks(
+        self, state: State, view: StreamView, last: int, dead: array[int]
+    ) -> Iterator[BlockView]:
+        known = {row.number: row for row in state.rows}
+        dead_seqs = sorted(set(dead))
+        for path in sorted(self.folder.glob("*.blk")):
+            number = int(path.stem, 16)
+            row = known.pop(number, None)
+            if row is None and number < state.next_number:
+                continue  # removed; its file goes in a moment
+            try:
+                block = self._block(path, number, row, view, last)
+            except FileNotFoundError:
+                continue
+            if block is not None:
+                block.dead = pack(self._dead_of(path, row, block, view) | between(dead_seqs, block))
+                yield block
+        for row in known.values():
+            if row.last_seq >= view.floor and not row.flags & ROW_UNREADABLE:
+                view.missing.append((row.number, row.first_seq, row.last_seq))
+
+    def _block(
+        self, path: Path, number: int, row: Row | None, view: StreamView, last: int
+    ) -> BlockView | None:
+        """None: nothing that may be read."""
+        if row is not None and row.flags & ROW_UNREADABLE:
+            return None
+        extent = self._extent(path, number, row, view)
+        if extent is None:
+            return None
+        end_seq = min(extent.last_seq, last)
+        if row is not None and row.flags & ROW_CUT:
+            end_seq = min(end_seq, row.last_seq)
+        return BlockView(
+            location=str(path),
+            number=number,
+            generation=extent.generation,
+            first_seq=extent.first_seq,
+            last_seq=end_seq,
+            low_ns=extent.low_ns,
+            high_ns=extent.high_ns,
+            data_end=extent.end,
+            messages=extent.messages,
+            sealed=extent.footer is not None,
+            file_bytes=path.stat().st_size,
+        )
+
+    def _extent(self, path: Path, number: int, row: Row | None, view: StreamView) -> Extent | None:
+        seen = signature(path)
+        before = self._extents.get(number)
+        if before is not None and before[0] == seen and before[1].footer is not None:
+            return before[1]
+        with Block(LocalSource(str(path)), view.salt, view.group, view.key) as block:
+            found = sealed_extent(block) or open_extent(block, before, row)
+        if found is not None:
+            self._extents[number] = (seen, found)
+        return found
+
+    def _dead_of(self, path: Path, row: Row | None, block: BlockView, view: StreamView) -> set[int]:
+        """The checkpoint's dead bits as sequences. Of a sparse row only the file knows them."""
+        if row is None or not row.dead_bits:
+            return set()
+        if not row.flags & ROW_SPARSE:
+            return {row.first_seq + slot for slot in row.dead_slots()}
+        footer = self._extents[block.number][1].footer
+        if footer is not None and footer.generation != row.generation and footer.slots != row.slots:
+            return set()  # compacted since: what was dead is not in it any more
+        with Block(LocalSource(str(path)), view.salt, view.group, view.key) as opened:
+            index = opened.index()
+            if index is not None:
+                return {index.seq_of(slot) for slot in row.dead_slots()}
+            seqs = sequences_of(opened)
+            return {seqs[slot] for slot in row.dead_slots() if slot < len(seqs)}
+
+
+def sequences_of(block: Block) -> list[int]:
+    """The sequence of each record of a block without a footer, in the order of a sparse index."""
+    ((_, content),) = block.runs()
+    end, *_ = walk(content, block.salt, 0, 0xFFFFFFFFFFFFFFFF)
+    seqs, at = [], 0
+    while at < end:
+        size = int.from_bytes(content[at : at + 4], "little")
+        seqs.append(int.from_bytes(content[at + 8 : at + 16], "little"))
+        at += size
+    return seqs
+
+
+def sealed_extent(block: Block) -> Extent | None:
+    footer = block.footer
+    if footer is None:
+        return None
+    return Extent(
+        generation=footer.generation,
+        first_seq=footer.first_seq,
+        last_seq=footer.last_seq,
+        low_ns=footer.low_ns,
+        high_ns=footer.high_ns,
+        end=footer.data_end,
+        messages=footer.messages,
+        footer=footer,
+    )
+
+
+def open_extent(
+    block: Block, before: tuple[object, Extent] | None, row: Row | None
+) -> Extent | None:
+    """Of a block that is still written to: up to the last record that holds, on from `before`."""
+    start, low, high, messages, last_seq = HEAD_BYTES, 0x7FFFFFFFFFFFFFFF, -(1 << 63), 0, 0
+    if before is not None and before[1].footer is None:
+        known = before[1]
+        start, low, high = known.end, known.low_ns, known.high_ns
+        messages, last_seq = known.messages, known.last_seq
+    content = block.source.read(start, block.source.size - start)
+    end, first, seen, low_now, high_now, more = walk(content, block.salt, 0, 0xFFFFFFFFFFFFFFFF)
+    committed = row.data_end if row is not None else 0
+    if start + end < committed:
+        reason = "a record before the committed end does not hold"
+        raise BlockDamaged(block.source.name, start + end, reason)
+    last_seq = seen if first else last_seq
+    if not last_seq:
+        return None
+    return Extent(
+        generation=block.head.generation,
+        first_seq=block.head.first_seq,
+        last_seq=last_seq,
+        low_ns=min(low, low_now),
+        high_ns=max(high, high_now),
+        end=start + end,
+        messages=messages + more,
+        footer=None,
+    )
+
+
+def pack(seqs: set[int]) -> bytes:
+    return array("Q", sorted(seqs)).tobytes()
+
+
+def between(seqs: list[int], block: BlockView) -> set[int]:
+    first = bisect.bisect_left(seqs, block.first_seq)
+    return set(seqs[first : bisect.bisect_right(seqs, block.last_seq)])
+
+
+def clip(blocks: list[BlockView], floor: int) -> list[BlockView]:
+    """Sequences of a later block win: above a cut they were used again."""
+    kept = []
+    for at, block in enumerate(blocks):
+        if at + 1 < len(blocks):
+            block.last_seq = min(block.last_seq, blocks[at + 1].first_seq - 1)
+        block.first_seq = max(block.first_seq, floor)
+        if block.first_seq <= block.last_seq:
+            kept.append(block)
+    return kept
+
+
+class Directory:
+    """All streams of a data directory. `views` looks anew each time, reading what has changed."""
+
+    def __init__(self, path: str, key_text: Callable[[], str | None] = lambda: None) -> None:
+        self.path, self._only = find_directory(Path(path))
+        self._identity, salt = read_identity(self.path)
+        self._key_text = key_text
+        self._master: bytes | None = None
+        self._log = LogTail(self.path / "log", self._identity, salt)
+        self._streams: dict[str, StreamFiles] = {}
+
+    def master(self) -> bytes | None:
+        if self._master is None:
+            text = self._key_text()
+            self._master = master_key(text, self._identity) if text else None
+        return self._master
+
+    def views(
+        self,
+        wanted: Callable[[str, str], bool] = lambda account, stream: True,
+        *,
+        with_names: bool = True,
+    ) -> list[StreamView]:
+        """Those for which `wanted(account, stream)`, by account and name.
+
+        Without names a stream whose key is not to be had is no error.
+        """
+        self._log.refresh()
+        found = []
+        for folder in sorted((self.path / "streams").iterdir()):
+            if folder.name.startswith(".") or (
+                self._only is not None and int(folder.name, 16) != self._only
+            ):
+                continue
+            files = self._streams.setdefault(folder.name, StreamFiles(folder, self.master))
+            try:
+                meta = files.meta(with_names)
+                if wanted(meta.account, meta.stream):
+                    since = self._log.groups.setdefault(meta.group, Since())
+                    if not since.deleted:
+                        found.append(files.view(meta, since))
+            except FileNotFoundError:
+                self._streams.pop(folder.name, None)  # deleted while we looked
+        return sorted(found, key=lambda view: (view.account, view.stream))
+
+
+__all__ = ["Directory", "find_directory", "parse_head", "read_identity"]

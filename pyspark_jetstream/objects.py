@@ -1,0 +1,90 @@
+"""Object stores through obstore: S3, GCS, Azure, a local folder."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pyspark_jetstream.errors import JetStreamError, NotUsable
+
+PREFETCH_BYTES_MAX = 16 << 20
+
+
+def _obstore() -> Any:
+    try:
+        import obstore.store
+    except ImportError:
+        raise NotUsable("object stores need obstore: pip install 'martlet[analytics]'") from None
+    return obstore
+
+
+@lru_cache(maxsize=256)
+def store_at(url: str) -> Any:
+    """The obstore store whose root is `url`; credentials are those of the environment."""
+    obstore = _obstore()
+    try:
+        return obstore.store.from_url(url)
+    except Exception as error:  # obstore has one class of error per store
+        raise JetStreamError(f"{url}: {error}") from error
+
+
+class Folder:
+    """Objects below a URL or a local path, by key. Puts are atomic: whole or not at all."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place.rstrip("/")
+        if "://" in place:
+            self._store = store_at(self.place)
+        else:
+            self.place = str(Path(place).absolute())
+            Path(place).mkdir(parents=True, exist_ok=True)
+            self._store = _obstore().store.LocalStore(self.place)
+
+    def put(self, key: str, content: bytes) -> None:
+        _obstore().put(self._store, key, content)
+
+    def get(self, key: str) -> bytes | None:
+        try:
+            return bytes(_obstore().get(self._store, key).bytes())
+        except FileNotFoundError:
+            return None
+
+    def size(self, key: str) -> int | None:
+        try:
+            return int(_obstore().head(self._store, key)["size"])
+        except FileNotFoundError:
+            return None
+
+    def delete(self, key: str) -> None:
+        _obstore().delete(self._store, key)
+
+    def location(self, key: str) -> str:
+        return f"{self.place}/{key}"
+
+
+class ObjectSource:
+    """One object by ranges; a small one that is wanted whole comes with one request."""
+
+    def __init__(self, location: str, whole: bool) -> None:
+        self.name = location
+        url, _, self._key = location.rpartition("/")
+        self._store = store_at(url)
+        self._content: bytes | None = None
+        if whole:
+            self._content = bytes(_obstore().get(self._store, self._key).bytes())
+            self.size = len(self._content)
+        else:
+            self.size = int(_obstore().head(self._store, self._key)["size"])
+
+    def read(self, start: int, length: int) -> bytes:
+        if self._content is not None:
+            return self._content[start : start + length]
+        end = min(start + length, self.size)
+        if end <= start:
+            return b""
+        found = _obstore().get_range(self._store, self._key, start=start, end=end)
+        return bytes(found)
+
+    def close(self) -> None:
+        self._content = None

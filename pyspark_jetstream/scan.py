@@ -1,0 +1,239 @@
+"""Reads pieces of blocks as Arrow batches: what runs in an executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from pyspark_jetstream import columns
+from pyspark_jetstream._decode import Damage, Decoder, has_encrypted, open_records
+from pyspark_jetstream.blockfile import HEAD_BYTES, Block, Index, LocalSource, Source
+from pyspark_jetstream.columns import BatchMaker, Column
+from pyspark_jetstream.errors import BlockDamaged, DataLoss, NotUsable
+from pyspark_jetstream.plan import Piece
+from pyspark_jetstream.predicates import Predicates
+from pyspark_jetstream.sealed import KEY_ADVICE, open_sealed
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What to make of the pieces; plain data, so that it travels."""
+
+    columns: tuple[Column, ...]
+    predicates: Predicates = field(default_factory=Predicates)
+    subject: tuple[str, ...] = ()
+    low_ns: int = -(1 << 63)
+    high_ns: int = (1 << 63) - 1
+    batch_bytes: int = 8 << 20
+    fail_on_data_loss: bool = True
+    include_deleted: bool = False
+
+
+@dataclass
+class Tally:
+    """What a reading left out because it did not hold, and what it cost."""
+
+    damaged: int = 0
+    vanished: int = 0
+    rows: int = 0
+    bytes_read: int = 0
+    notes: list[str] = field(default_factory=list)
+
+    def note(self, what: str) -> None:
+        if len(self.notes) < 100:
+            self.notes.append(what)
+
+
+Opener = Callable[[str, bool], Source]
+"""(location, whether all of it will be read)"""
+
+
+class CountedSource:
+    """A source that tells the tally what was read."""
+
+    def __init__(self, inner: Source, tally: Tally) -> None:
+        self._inner, self._tally = inner, tally
+        self.name, self.size = inner.name, inner.size
+
+    def read(self, start: int, length: int) -> bytes:
+        content = self._inner.read(start, length)
+        self._tally.bytes_read += len(content)
+        return content
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+def open_source(location: str, whole: bool) -> Source:
+    if "://" in location:
+        from pyspark_jetstream.objects import ObjectSource
+
+        return ObjectSource(location, whole)
+    return LocalSource(location)
+
+
+def read_pieces(
+    pieces: list[Piece], scan: Scan, tally: Tally | None = None, opener: Opener = open_source
+) -> Iterator[pa.RecordBatch]:
+    for piece in pieces:
+        yield from PieceReader(piece, scan, tally or Tally(), opener).batches()
+
+
+class PieceReader:
+    """Reads one piece, patient with a block that was changed or removed meanwhile."""
+
+    def __init__(self, piece: Piece, scan: Scan, tally: Tally, opener: Opener) -> None:
+        self.piece, self.scan, self.tally = piece, scan, tally
+        self._opener = opener
+        self._accepts = scan.predicates.accepts(scan.subject)
+        self._maker = BatchMaker(scan.columns, piece.account, piece.stream)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        first = self.piece.first
+        for attempt in (1, 2):
+            try:
+                for decoder, batch in self._read(first, tolerant=False):
+                    first = decoder.last_seen + 1
+                    yield batch
+                return
+            except FileNotFoundError:
+                self._vanished()
+                return
+            except BlockDamaged:
+                # Once more: a secure erase may have been writing just here.
+                if attempt == 2 and self.scan.fail_on_data_loss:
+                    raise
+        for _, batch in self._read(first, tolerant=True):
+            yield batch
+
+    def _read(self, first: int, tolerant: bool) -> Iterator[tuple[Decoder, pa.RecordBatch]]:
+        piece = self.piece
+        all_of_it = piece.whole and self._accepts is None
+        source = CountedSource(self._opener(piece.location, all_of_it), self.tally)
+        with Block(source, piece.salt, piece.group, piece.key) as block:
+            index = self._index(block, first, tolerant)
+            if not self._may_hold(block, tolerant):
+                return
+            start = HEAD_BYTES
+            if index is not None and first > index.first_seq:
+                start = index.offset_from(first) or 0
+                if not start:
+                    return
+            end = end_offset(index, piece.last) if index is not None else 0
+            end = end or (0 if block.footer is not None else piece.end)
+            for base, content in block.runs(start, end, self._skip if tolerant else None):
+                yield from self._decode(block, base, content, first, index, tolerant)
+
+    def _index(self, block: Block, first: int, tolerant: bool) -> Index | None:
+        """When it saves reading, or to step over damage; None when neither or not to be had."""
+        if self.piece.whole and first == self.piece.first and not tolerant:
+            return None
+        try:
+            return block.index()
+        except BlockDamaged as failed:
+            if not tolerant:
+                raise
+            self._skip(failed)
+            return None
+
+    def _may_hold(self, block: Block, tolerant: bool) -> bool:
+        """Ask the footer's subjects before reading the records."""
+        if self._accepts is None or block.footer is None:
+            return True
+        try:
+            subjects = block.subjects()
+        except BlockDamaged as failed:
+            if not tolerant:
+                raise
+            self._skip(failed)
+            return True
+        return subjects is None or any(self._accepts(subject) for subject in subjects)
+
+    def _decode(
+        self,
+        block: Block,
+        base: int,
+        content: bytes,
+        first: int,
+        index: Index | None,
+        tolerant: bool,
+    ) -> Iterator[tuple[Decoder, pa.RecordBatch]]:
+        if has_encrypted(content, self.piece.salt):
+            content = self._open(block, base, content)
+            index = None
+        decoder = Decoder(
+            content,
+            self.piece.salt,
+            base=base,
+            first=first,
+            last=self.piece.last,
+            low_ns=max(self.scan.low_ns, self.scan.predicates.low_ns),
+            high_ns=min(self.scan.high_ns, self.scan.predicates.high_ns),
+            dead=self.piece.dead_seqs(),
+            accepts=self._accepts,
+            columns=columns.needs(self.scan.columns),
+            batch_bytes=self.scan.batch_bytes,
+            tolerant=tolerant,
+            show_dead=self.scan.include_deleted,
+            known=index.offset_after if index is not None else None,
+        )
+        try:
+            while (batch := self._maker.next_batch(decoder)) is not None:
+                self.tally.rows += batch.num_rows
+                yield decoder, batch
+        except Damage as failed:
+            raise BlockDamaged(block.source.name, failed.offset, failed.reason) from None
+        if decoder.damaged and decoder.first_damage is not None:
+            self._skip(BlockDamaged(block.source.name, *decoder.first_damage), decoder.damaged)
+
+    def _open(self, block: Block, base: int, content: bytes) -> bytes:
+        key, name = self.piece.key, block.source.name
+        if key is None:
+            raise NotUsable(f"{name} has encrypted records: {KEY_ADVICE}")
+        return open_records(
+            content,
+            self.piece.salt,
+            base,
+            lambda cipher, head, body: open_sealed(cipher, key, body, head, name),
+        )
+
+    def _skip(self, failed: BlockDamaged, count: int = 1) -> None:
+        self.tally.damaged += count
+        self.tally.note(str(failed))
+
+    def _vanished(self) -> None:
+        """Gone since planning: deleted one by one is as it should be, dropped is a loss."""
+        piece = self.piece
+        what = (
+            f"block {piece.location} of stream {piece.account}/{piece.stream} "
+            f"(sequences {piece.first} to {piece.last}) was removed between planning and reading"
+        )
+        if self.scan.fail_on_data_loss and not deleted_one_by_one(piece):
+            raise DataLoss(f"{what}; failOnDataLoss=false goes on without it")
+        self.tally.vanished += 1
+        self.tally.note(what)
+
+
+def end_offset(index: Index, last: int) -> int:
+    """Where the records above `last` begin; 0: none do."""
+    return index.offset_from(last + 1) or 0
+
+
+def deleted_one_by_one(piece: Piece) -> bool:
+    """Whether the stream still goes back further than this block that is gone."""
+    from pathlib import Path
+
+    from pyspark_jetstream.directory import Directory
+
+    if "://" in piece.location:
+        return False
+    try:
+        views = Directory(str(Path(piece.location).parent)).views(with_names=False)
+    except (NotUsable, OSError):
+        return False
+    return bool(views) and views[0].group == piece.group and views[0].first_seq <= piece.first
+
+
+__all__ = ["PieceReader", "Scan", "Tally", "read_pieces"]

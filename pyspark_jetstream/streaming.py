@@ -1,0 +1,162 @@
+"""The streaming side: offsets are `{"ACCOUNT/STREAM": next sequence}`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxFiles,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from pyspark_jetstream import plan, reading
+from pyspark_jetstream.options import EARLIEST, LATEST, Options, offset_for
+from pyspark_jetstream.predicates import Predicates
+from pyspark_jetstream.source import partitions_of, read_partition
+from pyspark_jetstream.view import StreamView
+
+Offset = dict[str, int]
+EVERYTHING = 1 << 62
+
+
+class Limits:
+    """How much one micro-batch may take, shared by the streams in their order."""
+
+    def __init__(self, limit: ReadLimit, asked: Options) -> None:
+        self.rows = self.bytes = self.blocks = EVERYTHING
+        if isinstance(limit, ReadMaxRows):
+            self.rows = limit.max_rows
+        elif isinstance(limit, ReadMaxBytes):
+            self.bytes = limit.max_bytes
+        elif isinstance(limit, ReadMaxFiles):
+            self.blocks = limit.max_files
+        if not isinstance(limit, ReadAllAvailable):
+            self.rows = min(self.rows, asked.max_offsets or EVERYTHING)
+            self.bytes = min(self.bytes, asked.max_bytes or EVERYTHING)
+            self.blocks = min(self.blocks, asked.max_blocks or EVERYTHING)
+
+    def advance(self, view: StreamView, start: int, target: int) -> int:
+        """How far, at most to `target`, one stream may be read now."""
+        if self.rows == self.bytes == self.blocks == EVERYTHING:
+            return target
+        reached = start
+        for block in view.blocks:
+            if block.last_seq < reached:
+                continue
+            if block.first_seq >= target or self.blocks <= 0 or self.bytes <= 0 or self.rows <= 0:
+                return min(max(reached, start), target) if block.first_seq < target else target
+            first = max(reached, block.first_seq)
+            span = block.last_seq - block.first_seq + 1
+            per_seq = max(block.data_end / span, 1.0)
+            room = max(min(self.rows, int(self.bytes / per_seq)), 1)
+            last = min(block.last_seq, first + room - 1, target - 1)
+            self.rows -= last - first + 1
+            self.bytes -= int((last - first + 1) * per_seq)
+            self.blocks -= 1
+            reached = last + 1
+            if last < block.last_seq:
+                return reached
+        return target
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Lives in one process for the whole query; the views are looked at anew for each batch."""
+
+    def __init__(self, asked: Options) -> None:
+        self._asked = asked
+        self._store: reading.Store | None = None
+        self._target: Offset | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_asked": self._asked, "_store": None, "_target": None}
+
+    def _views(self) -> Mapping[str, StreamView]:
+        if self._store is None:
+            self._store = reading.open_store(self._asked)
+        return {view.name: view for view in self._store.views(self._asked.wants)}
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        found = {}
+        for name, view in self._views().items():
+            said = LATEST if self._asked.starting is None else self._asked.starting
+            start = offset_for(said, view.account, view.stream)
+            start = EARLIEST if start is None else start
+            if 0 <= start < view.first_seq:
+                plan.lose(self._asked, f"stream {name} begins at {view.first_seq}, not at {start}")
+                start = EARLIEST
+            found[name] = plan.position(start, view)
+        return found
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        # Ours are options, and may hold together; they are applied to whatever limit comes.
+        if self._asked.max_offsets is not None:
+            return ReadMaxRows(self._asked.max_offsets)
+        if self._asked.max_bytes is not None:
+            return ReadMaxBytes(self._asked.max_bytes)
+        if self._asked.max_blocks is not None:
+            return ReadMaxFiles(self._asked.max_blocks)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        views = self._views()
+        limits = Limits(limit, self._asked)
+        end = dict(start)
+        for name, view in views.items():
+            begin = max(start.get(name, view.first_seq), 1)
+            behind = view.last_seq + 1
+            if behind < begin:
+                what = f"stream {name} ends at {view.last_seq}, before the offset {begin}"
+                plan.lose(self._asked, f"{what}: it was made anew")
+                begin = view.first_seq
+            target = behind if self._target is None else min(self._target.get(name, 0), behind)
+            if target > begin:
+                end[name] = limits.advance(view, begin, target)
+            elif (name not in end and self._target is None) or behind < start.get(name, 0):
+                end[name] = begin
+        if isinstance(limit, ReadMinRows) and self._target is None:
+            rows = sum(end[name] - start.get(name, end[name]) for name in end)
+            return dict(start) if rows < limit.min_rows else end
+        return end
+
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802
+        return {name: view.last_seq + 1 for name, view in self._views().items()}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = {name: view.last_seq + 1 for name, view in self._views().items()}
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        views = self._views()
+        pieces = []
+        for name, behind in sorted(end.items()):
+            view = views.get(name)
+            begin = start.get(name)
+            if view is None:
+                if begin is None or begin < behind:
+                    plan.lose(self._asked, f"stream {name} was deleted")
+                continue
+            begin = view.first_seq if begin is None or begin > behind else begin
+            if begin < min(view.first_seq, behind):
+                plan.lose(
+                    self._asked,
+                    f"stream {name} begins at {view.first_seq}; {begin} was to be read next",
+                )
+            span = (max(begin, view.first_seq), behind)
+            pieces += plan.pieces_of(view, span, self._asked, Predicates())
+        return partitions_of(pieces, self._asked)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return read_partition(partition, reading.scan_of(self._asked))
+
+    def commit(self, end: Offset) -> None:
+        """Nothing to do: the server keeps what its limits say, not what we have read."""
+
+    def stop(self) -> None:
+        self._store = None

@@ -1,0 +1,52 @@
+"""What there is to read, wherever it lies: streams, and their blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class BlockView:
+    """One block, clipped to what may be shown.
+
+    `dead`: deleted sequences, ascending, 8 bytes each.
+    """
+
+    location: str
+    number: int
+    generation: int
+    first_seq: int
+    last_seq: int
+    low_ns: int
+    high_ns: int
+    data_end: int
+    messages: int
+    sealed: bool
+    file_bytes: int
+    dead: bytes = b""
+    subjects: tuple[bytes, ...] | None = None  # when it is known without reading the footer
+
+
+@dataclass
+class StreamView:
+    """One stream at one moment. `last_seq` is the last that can be read now."""
+
+    account: str
+    stream: str
+    group: int
+    salt: int
+    floor: int
+    key: bytes | None = None
+    last_seq: int = 0
+    blocks: list[BlockView] = field(default_factory=list)
+    lost: list[tuple[int, int]] = field(default_factory=list)
+    missing: list[tuple[int, int, int]] = field(default_factory=list)  # number, first, last
+
+    @property
+    def name(self) -> str:
+        return f"{self.account}/{self.stream}"
+
+    @property
+    def first_seq(self) -> int:
+        """The first sequence that is not gone for good."""
+        return max(self.floor, 1)

@@ -1,0 +1,59 @@
+"""What is read from outside is what the store says, at every moment of its life."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from pyspark_jetstream import reading
+from storage._store import StreamStore
+from storage.filestore import FileStores
+from tests.analytics.stores import SMALL_BLOCKS, live, parsed, settings, settle
+
+
+def rows_read(path: Path) -> list[tuple[int, str, int, bytes]]:
+    table = reading.read_table(parsed(path))
+    names = ("seq", "subject", "ts_ns", "payload")
+    return list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
+
+
+def one_step(store: StreamStore, rng: random.Random, now: int) -> None:
+    kind = rng.random()
+    seq = rng.randint(max(store.first_seq, 1), max(store.last_seq, 1) + 1)
+    if kind < 0.75:
+        store.store(f"a.{rng.randint(0, 20)}.b", b"", rng.randbytes(rng.randint(0, 60)), now)
+    elif kind < 0.87:
+        store.delete(seq, rng.random() < 0.3)
+    elif kind < 0.91:
+        store.skip(rng.randint(1, 5), now)
+    elif kind < 0.95:
+        store.purge(f"a.{rng.randint(0, 20)}.*")
+    elif kind < 0.98:
+        store.purge(None, min(seq, store.first_seq + 5))
+    elif store.last_seq > 3:
+        store.truncate(store.last_seq - rng.randint(0, 3))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_reads_what_the_store_holds_while_it_changes(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    store = stores.create(settings("S"))
+    for step in range(1, 1201):
+        one_step(store, rng, step * 1000)
+        if rng.random() < 0.02:
+            stores.directory.maintain()
+        if rng.random() < 0.01:
+            for home in stores.directory.homes.values():
+                home.checkpoint_wanted = True
+        if step % 60 == 0:
+            settle(stores)
+            wanted = [(s, subject, ts, body) for s, subject, ts, _, body in live(store)]
+            assert rows_read(tmp_path) == wanted, f"step {step}"
+        if step % 400 == 0:
+            stores.close(clean=rng.random() < 0.5)
+            stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+            (store,) = stores.stores.values()
+    stores.close()
