@@ -4,6 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 JOBS ?= 2
 ROW ?= core
+SEEDS ?= 200
 LOADGEN := $(VENV)/bin/martlet-loadgen
 # The C flags of each build mode. -g1 keeps profilers useful and costs no speed.
 CFLAGS_release := -O3 -g1 -fno-strict-aliasing
@@ -15,7 +16,7 @@ MODE ?= release
 ASAN_ENV = LD_PRELOAD=$$(gcc -print-file-name=libasan.so) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
 .DEFAULT_GOAL := help
-.PHONY: help docs build debug asan coverage run test quick lint tidy ledger bench interop fuzz loadgen prof clean
+.PHONY: help docs build debug asan coverage run test quick crash lint tidy ledger bench interop fuzz loadgen prof clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -55,6 +56,9 @@ test: build loadgen  ## the whole suite
 
 quick: build  ## unit, tidy and property tests: under a minute
 	$(PY) -m pytest -n $(JOBS) -q -m 'not slow' tests/unit tests/tidy tests/property
+
+crash: build  ## power loss at every sync: SEEDS=200 workloads, always and lazy (CI runs a few)
+	MARTLET_CRASH_SEEDS=$(SEEDS) $(PY) -m pytest -n $(JOBS) -q tests/crash/test_power_loss.py
 
 lint: build  ## ruff and mypy
 	@$(PY) -m pip install -q --disable-pip-version-check mypy ruff types-PyYAML

@@ -101,7 +101,7 @@ cdef struct BlockJob:
     uint64_t index
     uint64_t segment
     Extent* extents
-    size_t count
+    size_t count            # of extents; of an erase: 1 when the next job syncs the same file
     uint64_t salt
     uint64_t group
     char* path

@@ -370,7 +370,7 @@ cdef uint64_t offset_of(const char* data, size_t size, uint64_t seq, uint64_t hi
 
 
 cdef int run_erase(Job* job, const FileCalls* calls) noexcept nogil:
-    """Overwrite a record in place and wait until that is on the disk."""
+    """Overwrite a record in place and wait until that is on the disk, or leave that to the next job."""
     cdef BlockJob* work = <BlockJob*>job
     cdef int fd = calls.open(calls.context, work.path, O_RDWR)
     cdef int result = 0
@@ -387,8 +387,11 @@ cdef int run_erase(Job* job, const FileCalls* calls) noexcept nogil:
     at = offset_of(<const char*>data, <size_t>size, work.seq, work.at, work.size)
     munmap(data, <size_t>size)
     if at:
-        result = calls.write(calls.context, fd, work.data, work.size, at)
-    if result == 0:
+        # Never the lengths: whatever a power cut leaves, a recovery finds the records behind this one.
+        result = calls.write(calls.context, fd, work.data + RECORD_HEAD, work.size - RECORD_HEAD, at + RECORD_HEAD)
+        if result == 0:
+            result = calls.write(calls.context, fd, work.data + 4, 1, at + 4)
+    if result == 0 and work.count == 0:
         result = calls.sync(calls.context, fd)
     calls.close(calls.context, fd)
     return result

@@ -37,7 +37,9 @@ cdef class BlockHome(BlockTable):
     cdef int compact(self, uint64_t number) except -1
     cdef int take_rewritten(self, BlockJob* job) except -1
     cdef int remove_block(self, size_t index) except -1
-    cdef int queue_erase(self, Block* block, uint32_t slot) except -1
+    cdef int erase(self, uint64_t seq) except -1
+    cdef int queue_erase(self, Block* block, uint32_t slot, uint64_t seed) except -1
+    cdef int queue_erased(self, Block* block, uint64_t seq, uint64_t offset, bytes content) except -1
     cdef int flush_forgets(self) except -1
     cdef int close_batch(self) except -1
     cdef size_t copy_extents(self, uint64_t ticket, Extent* out) except? 0

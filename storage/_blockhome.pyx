@@ -11,7 +11,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memcpy, memmove, memset, strdup
+from libc.string cimport memcpy, memmove, memset, strcmp, strdup
 
 from storage._block cimport (
     BLOCK_CUT, BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE,
@@ -20,7 +20,7 @@ from storage._block cimport (
 from storage._blocktable cimport dead_bytes, is_dead, new_job
 from storage._cipher cimport CIPHER_ROOM, encrypt_record
 from storage._codec cimport (
-    KIND_MESSAGE, RECORD_FIXED, RECORD_SIZE_MAX, encode_record, encoded_size, erase_record, file_counted_size, load32, load64,
+    KIND_MESSAGE, RECORD_HEAD, RECORD_SIZE_MAX, encode_record, encoded_size, erase_record, file_counted_size, load32, load64,
     store64, view_record)
 from storage._commitlog cimport FRAME_CUT, FRAME_DROP, FRAME_ERASE, FRAME_FORGET, FRAME_RECORDS
 from storage._seal cimport run_compact, run_end, run_seal
@@ -115,6 +115,8 @@ cdef class BlockHome(BlockTable):
             encrypt_record(at, record, self.salt, self.key)
         else:
             encode_record(at, record, self.salt)
+        if self.log_group.frame_position >= self.log_group.place_due:
+            self.log_group.note_place(record.seq, self.shop.log.oldest_content())
         return self.place(record, <uint32_t>size, at, load64(at + size - 8))
 
     cdef int skip(self, uint64_t first, uint64_t count) except -1:
@@ -299,46 +301,66 @@ cdef class BlockHome(BlockTable):
         return 1
 
     cdef int forget(self, uint64_t seq, bint erase) except -1:
-        cdef Record record
-        cdef Block* block
-        cdef char* at
         if erase:
-            if self.read(seq, &record) == 0:
-                return 0
-            block = self.find_block(seq)
-            at = self.shop.log.extend(self.log_group, FRAME_ERASE, 8)
-            store64(at, seq)
-            self.shop.log.close_frame()
-            self.queue_erase(block, <uint32_t>find_slot(block, seq))
+            return self.erase(seq)
         if self.apply_forget(seq) == 0:
             return 0
         self.touch()
-        if not erase:
-            if self.forget_count == self.forget_room:
-                self.forget_room = self.forget_room * 2 or 64
-                self.forgets = <uint64_t*>realloc(self.forgets, self.forget_room * 8)
-                if self.forgets == NULL:
-                    raise MemoryError
-            self.forgets[self.forget_count] = seq
-            self.forget_count += 1
+        if self.forget_count == self.forget_room:
+            self.forget_room = self.forget_room * 2 or 64
+            self.forgets = <uint64_t*>realloc(self.forgets, self.forget_room * 8)
+            if self.forgets == NULL:
+                raise MemoryError
+        self.forgets[self.forget_count] = seq
+        self.forget_count += 1
         return 1
 
-    cdef int queue_erase(self, Block* block, uint32_t slot) except -1:
+    cdef int erase(self, uint64_t seq) except -1:
+        """Forget, and overwrite what the block and the log have of it once that is durable."""
+        cdef Record record
+        cdef Block* block
+        cdef char* at
+        cdef uint64_t seed, position
+        if self.read(seq, &record) == 0:
+            return 0
+        seed = int.from_bytes(os.urandom(8), "little")
+        block = self.find_block(seq)
+        at = self.shop.log.extend(self.log_group, FRAME_ERASE, 16)
+        store64(at, seq)
+        store64(at + 8, seed)
+        self.shop.log.close_frame()
+        position = self.log_group.place_of(seq)
+        if position:
+            head = self.locate(block, <uint32_t>find_slot(block, seq))[:RECORD_HEAD]
+            self.shop.scrubs.append((self.group, position, seq, seed, self.salt, head))
+        self.queue_erase(block, <uint32_t>find_slot(block, seq), seed)
+        self.apply_forget(seq)
+        self.touch()
+        return 1
+
+    cdef int queue_erase(self, Block* block, uint32_t slot, uint64_t seed) except -1:
         """Random bytes over the record, behind the open batch's writes."""
         cdef const char* at = self.locate(block, slot)
         cdef uint32_t size = load32(at)
-        cdef BlockJob* job = new_job(JOB_ERASE, self)
-        cdef bytes noise = os.urandom(size - RECORD_FIXED)
         cdef bytes content = PyBytes_FromStringAndSize(at, size)
-        erase_record(PyBytes_AS_STRING(content), noise, self.salt)
+        erase_record(PyBytes_AS_STRING(content), seed, self.salt)
+        return self.queue_erased(block, load64(at + 8), block.offsets[slot], content)
+
+    cdef int queue_erased(self, Block* block, uint64_t seq, uint64_t offset, bytes content) except -1:
+        cdef BlockJob* job = new_job(JOB_ERASE, self)
+        cdef BlockJob* before = NULL
         job.job.run = run_erase
         Py_INCREF(content)
         job.keep = <PyObject*>content
         job.data = PyBytes_AS_STRING(content)
-        job.size = size
-        job.at = block.offsets[slot]
-        job.seq = load64(at + 8)
+        job.size = len(content)
+        job.at = offset
+        job.seq = seq
         job.path = strdup(os.fsencode(self.block_path(block.number)))
+        if self.shop.after_count:
+            before = self.shop.after[self.shop.after_count - 1]
+            before.count = before.kind == JOB_ERASE and strcmp(before.path, job.path) == 0
+        self.shop.erases += 1
         return self.shop.queue_after(job)
 
     cdef int apply_drop(self, uint64_t seq) except -1:
@@ -419,6 +441,7 @@ cdef class BlockHome(BlockTable):
         at = self.shop.log.extend(self.log_group, FRAME_CUT, 8)
         store64(at, seq)
         self.shop.log.close_frame()
+        self.log_group.cut_places(seq)
         self.touch()
         self.apply_cut(seq)
         return 0
@@ -549,21 +572,6 @@ cdef class BlockHome(BlockTable):
     def reserve(self, first: int, count: int) -> None:
         self.skip(first, count)
 
-    def get(self, seq: int) -> tuple | None:
-        """`(seq, ts_ns, subject, headers, message)`, copied."""
-        cdef Record record
-        return as_tuple(&record) if self.read(seq, &record) else None
-
-    def get_next(self, seq: int) -> tuple | None:
-        cdef Record record
-        return as_tuple(&record) if self.read_next(seq, &record) else None
-
-    def get_all(self, first: int = 1) -> list:
-        """All live records and skips in order; a skip is `(seq, count)`."""
-        out = []
-        self.visit(first, collect, <void*>out)
-        return out
-
     def delete(self, seq: int, erase: bool = False) -> bool:
         return self.forget(seq, erase) == 1
 
@@ -572,45 +580,3 @@ cdef class BlockHome(BlockTable):
 
     def cut(self, seq: int) -> None:
         self.cut_above(seq)
-
-    def first_at(self, ts_ns: int) -> int:
-        return self.seek_time(ts_ns)
-
-    def pinned(self, seq: int) -> tuple:
-        """The record and the object that keeps its view alive; for tests."""
-        cdef Record record
-        if self.read(seq, &record) == 0:
-            raise KeyError(seq)
-        return as_tuple(&record), self.pin(&record)
-
-    def describe_blocks(self) -> list:
-        """A dict for each block, oldest first."""
-        cdef size_t index
-        cdef Block* block
-        out = []
-        for index in range(self.block_count):
-            block = self.blocks[index]
-            out.append({"number": block.number, "first": block.first_seq, "last": block.last_seq,
-                        "messages": block.messages, "dead": block.dead, "skips": block.skips,
-                        "bytes": block.data_end, "capacity": block.capacity,
-                        "generation": block.generation, "sealed": bool(block.flags & BLOCK_SEALED),
-                        "sparse": bool(block.flags & BLOCK_SPARSE), "framed": bool(block.flags & BLOCK_FRAMED)})
-        return out
-
-    def check_all(self) -> None:
-        """Read every live record; what does not hold ends in `lost`."""
-        self.visit(self.floor, check_only, NULL)
-
-
-cdef tuple as_tuple(const Record* record):
-    return (record.seq, record.ts_ns, record.subject[:record.subject_len], record.hdr[:record.hdr_len],
-            record.msg[:record.msg_len])
-
-
-cdef int collect(void* context, const Record* record) except -1:
-    (<list>context).append((record.seq, record.skip_count) if record.skip_count else as_tuple(record))
-    return 0
-
-
-cdef int check_only(void* context, const Record* record) except -1:
-    return 0

@@ -19,6 +19,8 @@ cdef class Workshop:
     cdef BlockJob** after       # jobs to queue behind the open batch's writes
     cdef size_t after_count
     cdef size_t after_room
+    cdef size_t erases          # of the jobs in `after`
+    cdef list scrubs            # records whose log copy goes once the open batch is durable
     cdef readonly uint32_t block_size_min
     cdef readonly uint32_t block_size_max
     cdef uint64_t tick
@@ -49,6 +51,7 @@ cdef class BlockTable(RecordHome):
     cdef size_t pending_count
     cdef size_t pending_room
     cdef bint replaying
+    cdef dict erased                    # sequence -> seed, of the erasures in the log; None when not replaying
     cdef bint index_stale               # while replaying: the indexer could not be told what went
     cdef Block* find_block(self, uint64_t seq) noexcept nogil
     cdef size_t block_index_from(self, uint64_t seq) noexcept nogil
@@ -56,6 +59,7 @@ cdef class BlockTable(RecordHome):
     cdef int need_map(self, Block* block) except -1
     cdef void let_go_map(self, Block* block) noexcept
     cdef int scan_block(self, Block* block) except -1
+    cdef uint32_t torn_size(self, const char* at, uint64_t room, Record* out) except? 0
     cdef const char* locate(self, Block* block, uint32_t slot) except? NULL
     cdef int show(self, const char* at, Record* out) except -1
     cdef int adopt_footer(self, Block* block, const Block* footer) except -1

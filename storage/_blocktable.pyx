@@ -12,10 +12,10 @@ from collections import deque
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
-from libc.string cimport memset
+from libc.string cimport memmove, memset
 
 from storage._block cimport (
-    BLOCK_CUT, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, add_slot, check_head, close_block_file,
+    BLOCK_CUT, BLOCK_FRAMED, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, add_slot, check_head, close_block_file,
     find_slot, free_block, free_block_file, load_trailer, slot_at_or_after)
 from storage._codec cimport (
     KIND_ERASED, KIND_MESSAGE, RECORD_FIXED, check_record, file_counted_size, load32, load64, view_record)
@@ -32,6 +32,7 @@ cdef class Workshop:
     def __cinit__(self, Files files, uint32_t block_size_min, uint32_t block_size_max, int files_open_max):
         self.files = files
         self.touched = []
+        self.scrubs = []
         self.in_flight = deque()
         self.candidates = deque()
         self.views = ViewArena()
@@ -97,6 +98,37 @@ cdef bytes dead_bytes(const Block* block):
     cdef size_t size = (block.slots + 7) // 8
     cdef bytes kept = (<char*>block.dead_bits)[:min(size, <size_t>block.dead_room)]
     return kept.ljust(size, b"\0")
+
+
+cdef int begin_scan(const Block* block, Block* fresh) except -1:
+    """An empty index of the same kind: sparse stays sparse, and dense has all its slots at once."""
+    memset(fresh, 0, sizeof(Block))
+    fresh.first_seq = block.first_seq
+    fresh.slot_room = max(block.slots, <uint32_t>16)
+    fresh.offsets = <uint32_t*>calloc(fresh.slot_room, 4)
+    if fresh.offsets == NULL:
+        raise MemoryError
+    if block.flags & BLOCK_SPARSE:
+        fresh.flags = BLOCK_SPARSE
+        fresh.deltas = <uint32_t*>calloc(fresh.slot_room, 4)
+        if fresh.deltas == NULL:
+            raise MemoryError
+    else:
+        fresh.slots = block.slots
+    return 0
+
+
+cdef void fill_hole(Block* fresh, uint32_t hole, uint32_t count, uint32_t delta) noexcept:
+    """Empty slots in front of `hole` for records that cannot be read: those behind keep their number."""
+    cdef uint32_t slot
+    if hole + count > fresh.slot_room or fresh.slots + count > fresh.slot_room:
+        return
+    memmove(fresh.offsets + hole + count, fresh.offsets + hole, (fresh.slots - hole) * sizeof(uint32_t))
+    memmove(fresh.deltas + hole + count, fresh.deltas + hole, (fresh.slots - hole) * sizeof(uint32_t))
+    for slot in range(hole, hole + count):
+        fresh.offsets[slot] = 0
+        fresh.deltas[slot] = delta + slot - hole
+    fresh.slots += count
 
 
 cdef class BlockTable(RecordHome):
@@ -224,39 +256,58 @@ cdef class BlockTable(RecordHome):
         return 1
 
     cdef int scan_block(self, Block* block) except -1:
-        """Rebuild the index from the records up to `data_end`; what does not hold is lost."""
+        """Rebuild the index from the records up to `data_end`; what does not hold is lost.
+
+        Dead bits are by slot, so every slot keeps its number: see `begin_scan` and `fill_hole`.
+        """
         cdef Block fresh
         cdef Record record
         cdef uint64_t at = BLOCK_HEAD
         cdef uint64_t end = min(<uint64_t>block.data_end, block.data_size)
         cdef uint32_t size
+        cdef uint32_t hole = 0          # the slot in front of which records do not hold
+        cdef uint64_t hole_seq = 0
         cdef uint64_t next_seq = block.first_seq
         cdef bint bad = False
-        memset(&fresh, 0, sizeof(Block))
-        fresh.first_seq = block.first_seq
+        begin_scan(block, &fresh)
         while at < end:
             size = check_record(block.data + at, end - at, self.salt)
             if size:
                 view_record(block.data + at, &record)
+            elif self.erased is not None:
+                size = self.torn_size(block.data + at, end - at, &record)
             if size == 0 or record.seq < next_seq or record.seq > block.last_seq:
                 bad = True
                 at += 1
                 continue
             if bad:
                 self.note_lost(next_seq, record.seq - 1, f"{self.block_path(block.number)}: records do not hold")
+                hole, hole_seq = fresh.slots, next_seq
                 bad = False
             add_slot(&fresh, record.seq, <uint32_t>at)
             next_seq = record.seq + max(record.skip_count, <uint64_t>1)
             at += size
         if (bad or end < block.data_end) and next_seq <= block.last_seq:
             self.note_lost(next_seq, block.last_seq, f"{self.block_path(block.number)}: records do not hold")
+        elif hole_seq and block.slots > fresh.slots and fresh.deltas != NULL:
+            fill_hole(&fresh, hole, block.slots - fresh.slots, <uint32_t>(hole_seq - block.first_seq))
         block.offsets = fresh.offsets
         block.deltas = fresh.deltas
-        block.slots = fresh.slots
+        block.slots = max(fresh.slots, block.slots) if fresh.deltas == NULL else fresh.slots
         block.slot_room = fresh.slot_room
         block.flags = block.flags & ~<uint32_t>BLOCK_SPARSE | (fresh.flags & BLOCK_SPARSE)
         block.index_owned = True
         return block.offsets != NULL
+
+    cdef uint32_t torn_size(self, const char* at, uint64_t room, Record* out) except? 0:
+        """The size of a record that was being erased when the power went; 0: it is none."""
+        cdef uint32_t size
+        if room < RECORD_FIXED or load32(at) < RECORD_FIXED or load32(at) > room:
+            return 0
+        size = load32(at)
+        out.seq = load64(at + 8)
+        out.skip_count = 0
+        return size if out.seq in self.erased else 0
 
     cdef int adopt_footer(self, Block* block, const Block* footer) except -1:
         """The file was rewritten after the checkpoint: what was dead then is not in it any more."""
@@ -305,6 +356,8 @@ cdef class BlockTable(RecordHome):
         if offset < block.data_size and check_record(at, block.data_size - offset, self.salt) and (
                 load64(at + 8) == seq):
             return at
+        if self.erased is not None and seq in self.erased:
+            return NULL         # the power went while it was erased
         self.note_lost(seq, seq, f"{self.block_path(block.number)}: record of {seq} does not hold")
         return NULL
 
@@ -437,3 +490,62 @@ cdef class BlockTable(RecordHome):
         if holder is not None:
             return holder
         raise ValueError(f"the view of sequence {view.seq} has ended")
+
+    # -- for Python: tests, tools, cold paths --------------------------------------------------------
+
+    def get(self, seq: int) -> tuple | None:
+        """`(seq, ts_ns, subject, headers, message)`, copied."""
+        cdef Record record
+        return as_tuple(&record) if self.read(seq, &record) else None
+
+    def get_next(self, seq: int) -> tuple | None:
+        cdef Record record
+        return as_tuple(&record) if self.read_next(seq, &record) else None
+
+    def get_all(self, first: int = 1) -> list:
+        """All live records and skips in order; a skip is `(seq, count)`."""
+        out = []
+        self.visit(first, collect, <void*>out)
+        return out
+
+    def first_at(self, ts_ns: int) -> int:
+        return self.seek_time(ts_ns)
+
+    def pinned(self, seq: int) -> tuple:
+        """The record and the object that keeps its view alive; for tests."""
+        cdef Record record
+        if self.read(seq, &record) == 0:
+            raise KeyError(seq)
+        return as_tuple(&record), self.pin(&record)
+
+    def describe_blocks(self) -> list:
+        """A dict for each block, oldest first."""
+        cdef size_t index
+        cdef Block* block
+        out = []
+        for index in range(self.block_count):
+            block = self.blocks[index]
+            out.append({"number": block.number, "first": block.first_seq, "last": block.last_seq,
+                        "messages": block.messages, "dead": block.dead, "skips": block.skips,
+                        "bytes": block.data_end, "capacity": block.capacity,
+                        "generation": block.generation, "sealed": bool(block.flags & BLOCK_SEALED),
+                        "sparse": bool(block.flags & BLOCK_SPARSE), "framed": bool(block.flags & BLOCK_FRAMED)})
+        return out
+
+    def check_all(self) -> None:
+        """Read every live record; what does not hold ends in `lost`."""
+        self.visit(self.floor, check_only, NULL)
+
+
+cdef tuple as_tuple(const Record* record):
+    return (record.seq, record.ts_ns, record.subject[:record.subject_len], record.hdr[:record.hdr_len],
+            record.msg[:record.msg_len])
+
+
+cdef int collect(void* context, const Record* record) except -1:
+    (<list>context).append((record.seq, record.skip_count) if record.skip_count else as_tuple(record))
+    return 0
+
+
+cdef int check_only(void* context, const Record* record) except -1:
+    return 0

@@ -63,7 +63,7 @@ cdef inline uint64_t file_counted_size(const Record* record) noexcept nogil:
 
 
 cdef void encode_record(char* out, const Record* record, uint64_t salt) noexcept nogil
-cdef void erase_record(char* at, const char* noise, uint64_t salt) noexcept nogil
+cdef void erase_record(char* at, uint64_t seed, uint64_t salt) noexcept nogil
 cdef uint32_t check_record(const char* at, uint64_t room, uint64_t salt) noexcept nogil
 cdef uint32_t shape_of_record(const char* at, uint64_t room) noexcept nogil
 cdef void view_record(const char* at, Record* out) noexcept nogil

@@ -33,11 +33,20 @@ cdef void encode_record(char* out, const Record* record, uint64_t salt) noexcept
     store64(out + size - 8, xxh64(out, size - 8, salt))
 
 
-cdef void erase_record(char* at, const char* noise, uint64_t salt) noexcept nogil:
-    """Turn the checked record at `at` into an erased one; `noise` has as many bytes as its body."""
+cdef void erase_record(char* at, uint64_t seed, uint64_t salt) noexcept nogil:
+    """Turn the checked record at `at` into an erased one. The same seed gives the same bytes."""
     cdef uint32_t size = load32(at)
+    cdef uint32_t done = RECORD_HEAD
+    cdef uint32_t end = size - 8
+    cdef uint64_t word
     at[4] = KIND_ERASED
-    memcpy(at + RECORD_HEAD, noise, size - RECORD_FIXED)
+    while done < end:
+        seed += <uint64_t>0x9E3779B97F4A7C15
+        word = (seed ^ (seed >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
+        word = (word ^ (word >> 27)) * <uint64_t>0x94D049BB133111EB
+        word ^= word >> 31
+        memcpy(at + done, &word, min(<uint32_t>8, end - done))
+        done += 8
     store64(at + size - 8, xxh64(at, size - 8, salt))
 
 

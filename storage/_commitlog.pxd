@@ -1,8 +1,9 @@
 # cython: language_level=3
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from storage._codec cimport xxh64
 from storage._disk cimport DiskThread, Job
-from storage._fs cimport FileCalls, FileMap
+from storage._fs cimport FileCalls
 
 cdef enum:
     FRAME_HEAD = 40
@@ -44,11 +45,45 @@ cdef class Chunk:
     cdef size_t used
 
 
+# Where a frame with records begins, and the first sequence in it.
+cdef struct Place:
+    uint64_t seq
+    uint64_t position
+
+
+# One record whose copy in the log is to be overwritten.
+cdef struct ScrubTarget:
+    uint64_t group
+    uint64_t seq
+    uint64_t start      # offset of a frame at or before it; 0: search the bytes from `low` on
+    uint64_t low
+    uint64_t seed
+    uint64_t salt
+    char head[28]       # the record's
+
+
+cdef struct ScrubJob:
+    LogJob log
+    char* path
+    ScrubTarget* targets
+    size_t count
+    uint64_t base       # position of the segment's start
+    uint64_t log_salt
+
+
 # The log's view of one stream or raft group.
 cdef class LogGroup:
     cdef readonly uint64_t group
     cdef readonly uint64_t index            # of the last frame begun
     cdef readonly uint64_t first_segment    # oldest segment that this group still needs; 0: none
+    cdef uint64_t frame_position            # of the newest frame with records
+    cdef uint64_t place_due                 # a frame from here on gets a place
+    cdef Place* places                      # some of the frames, ascending in both fields
+    cdef size_t place_count
+    cdef size_t place_room
+    cdef int note_place(self, uint64_t seq, uint64_t oldest) except -1
+    cdef void cut_places(self, uint64_t seq) noexcept
+    cdef uint64_t place_of(self, uint64_t seq) noexcept
 
 
 cdef class CommitLog:
@@ -68,6 +103,10 @@ cdef class CommitLog:
     cdef int free_segments_max
     cdef list spare                         # paths of retired segments
     cdef dict open_segments                 # number -> address of its Segment
+    cdef dict contents                      # segment number -> the path that has, or will have, its bytes
+    cdef uint64_t recycled                  # number of the segment whose file the current one overwrites; 0: none
+    cdef bint sync_wanted                   # lazy mode: the open batch must be synced all the same
+    cdef list scrubbed                      # tickets of finished scrubs
     cdef Segment* current
     cdef Chunk chunk
     cdef size_t piece_start
@@ -86,29 +125,12 @@ cdef class CommitLog:
     cdef int send_piece(self, uint64_t ticket) except -1
     cdef uint64_t submit(self) except? 0
     cdef int sync(self) except -1
+    cdef int scrub(self, list wanted, uint64_t ticket) except -1
+    cdef uint64_t oldest_content(self) except? 0
     cdef int reap(self) except -1
     cdef int retire(self, uint64_t before) except -1
 
 
-# One valid frame found by a replay.
-cdef struct Frame:
-    uint64_t group
-    uint64_t index
-    uint64_t position
-    const char* payload
-    uint32_t size
-    uint8_t kind
-    uint8_t after_damage    # 0: in sequence; 1: behind a torn end; 2: behind proven damage
-
-
-cdef class Replay:
-    cdef Frame* frames
-    cdef readonly size_t count
-    cdef readonly uint64_t highest_segment
-    cdef readonly list damage       # (path, offset, what)
-    cdef readonly list paths
-    cdef list maps
-    cdef size_t capacity
-    cdef readonly uint64_t durable_position
-    cdef int add(self, const char* at, uint64_t position) except -1
-    cdef int walk(self, FileMap file, uint64_t number, uint64_t salt, str path) except -1
+cdef inline uint64_t frame_checksum(const char* frame, size_t size, uint64_t seed) noexcept nogil:
+    """Over the header's first 32 bytes and the payload, which the checksum field stands between."""
+    return xxh64(frame + FRAME_HEAD, size, xxh64(frame, 32, seed))

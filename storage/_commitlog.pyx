@@ -18,12 +18,12 @@ from collections import deque
 from pathlib import Path
 
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
-from libc.stdint cimport uint8_t, uint32_t, uint64_t, uintptr_t
+from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcpy, memset, strdup
+from libc.string cimport memcpy, memmove, memset, strdup
 
-from storage._codec cimport load32, load64, store16, store32, store64, xxh64
-from storage._fs cimport Files, map_file
+from storage._codec cimport store16, store32, store64, xxh64
+from storage._scrub cimport blank_tail, scrub_records
 
 cdef extern from "fcntl.h" nogil:
     int O_RDWR, O_CREAT
@@ -31,6 +31,7 @@ cdef extern from "fcntl.h" nogil:
 cdef enum:
     CHUNK_SIZE = 1 << 20
     POOL_MAX = 16
+    PLACE_STEP = 64 << 10   # distance of the places that a group remembers
 
 cdef char* pool[POOL_MAX]
 cdef int pool_count = 0
@@ -65,6 +66,47 @@ cdef class LogGroup:
     def __cinit__(self, uint64_t group, uint64_t index=0):
         self.group = group
         self.index = index
+
+    def __dealloc__(self):
+        free(self.places)
+
+    cdef int note_place(self, uint64_t seq, uint64_t oldest) except -1:
+        """`seq` is the first of the newest frame. Places before the position `oldest` are let go."""
+        cdef size_t gone = 0
+        if self.place_count == self.place_room:
+            while gone < self.place_count and self.places[gone].position < oldest:
+                gone += 1
+            self.place_count -= gone
+            if gone * 2 <= self.place_room:
+                self.place_room = self.place_room * 2 or 4
+                self.places = <Place*>realloc(self.places, self.place_room * sizeof(Place))
+                if self.places == NULL:
+                    raise MemoryError
+            memmove(self.places, self.places + gone, self.place_count * sizeof(Place))
+        self.places[self.place_count].seq = seq
+        self.places[self.place_count].position = self.frame_position
+        self.place_count += 1
+        self.place_due = self.frame_position + PLACE_STEP
+        return 0
+
+    cdef void cut_places(self, uint64_t seq) noexcept:
+        """All above `seq` is gone and may come again."""
+        while self.place_count and self.places[self.place_count - 1].seq > seq:
+            self.place_count -= 1
+        self.place_due = 0
+
+    cdef uint64_t place_of(self, uint64_t seq) noexcept:
+        """The position of a frame at or before that of `seq`; 0: the log never had it."""
+        cdef size_t low = 0
+        cdef size_t high = self.place_count
+        cdef size_t middle
+        while low < high:
+            middle = (low + high) >> 1
+            if self.places[middle].seq <= seq:
+                low = middle + 1
+            else:
+                high = middle
+        return self.places[low - 1].position if low else 0
 
     def contained_up_to(self, index: int, segment: int) -> None:
         """All frames up to `index` are safe elsewhere; `segment` was the log's newest at that index."""
@@ -137,6 +179,8 @@ cdef class CommitLog:
         self.durable = durable
         self.spare = spare
         self.open_segments = {}
+        self.contents = {}
+        self.scrubbed = []
         self.segments_in_use = deque()
         self.pieces = []
         self.ticket = 1
@@ -171,8 +215,14 @@ cdef class CommitLog:
         segment.size = self.segment_size
         segment.path = strdup(os.fsencode(self.segment_path(number)))
         segment.directory = strdup(os.fsencode(self.path))
+        self.recycled = 0
         if self.spare:
-            segment.old_path = strdup(os.fsencode(self.spare.pop()))
+            old_path = self.spare.pop()
+            segment.old_path = strdup(os.fsencode(old_path))
+            self.recycled = int(Path(old_path).stem, 16)
+            if self.recycled in self.contents:
+                self.contents[self.recycled] = self.segment_path(number)
+        self.contents[number] = self.segment_path(number)
         memcpy(segment.head, b"MARTLOG1", 8)
         store16(segment.head + 8, 1)
         store64(segment.head + 16, number)
@@ -211,6 +261,15 @@ cdef class CommitLog:
         job.end = self.position
         self.backlog_bytes += FRAME_HEAD
         self.disk.submit(&job.job)
+        if self.recycled:
+            self.contents.pop(self.recycled, None)
+            job = <LogJob*>calloc(1, sizeof(LogJob))
+            job.segment = self.current
+            job.offset = self.position & 0xFFFFFFFF
+            job.job.run = blank_tail
+            if self.durable:
+                job.job.sync_fd = &self.current.fd
+            self.disk.submit(&job.job)
         return 0
 
     cdef int start_chunk(self, size_t size) except -1:
@@ -254,6 +313,8 @@ cdef class CommitLog:
         group.index += 1
         if group.first_segment == 0:
             group.first_segment = self.position >> 32
+        if kind == FRAME_RECORDS:
+            group.frame_position = self.position + (chunk.used - self.piece_start)
         at = chunk.data + chunk.used
         memset(at, 0, FRAME_HEAD)
         at[4] = <char>kind
@@ -290,8 +351,9 @@ cdef class CommitLog:
         job.data = self.chunk.data + self.piece_start if job.size else NULL
         job.offset = self.position & 0xFFFFFFFF
         job.job.run = write_piece if job.size else write_nothing
-        if self.durable:
+        if self.durable or (ticket and self.sync_wanted):
             job.job.sync_fd = &self.current.fd
+            self.sync_wanted = False
         elif job.size:
             self.unsynced = True
         self.position += job.size
@@ -339,13 +401,18 @@ cdef class CommitLog:
             else:
                 if job.job.sync_fd != NULL and job.end > self.durable_position:
                     self.durable_position = job.end
-                if job.ticket:
+                if job.job.run == scrub_records:
+                    self.scrubbed.append(job.ticket)
+                elif job.ticket:
                     self.written_ticket = job.ticket
                 if job.job.run == retire_segment:
                     if job.segment.old_path != NULL:
                         self.spare.append(os.fsdecode(job.segment.old_path))
                     del self.open_segments[job.segment.number]
                     free_segment(job.segment)
+            if job.job.run == scrub_records:
+                free((<ScrubJob*>job).path)
+                free((<ScrubJob*>job).targets)
             free(job)
         if failed:
             raise OSError(-failed, os.strerror(-failed), self.path)
@@ -368,157 +435,52 @@ cdef class CommitLog:
             segment.old_path = NULL
             if len(self.spare) < self.free_segments_max:
                 segment.old_path = strdup(os.fsencode(self.segment_path(number, "free")))
+                self.contents[number] = self.segment_path(number, "free")
+            else:
+                del self.contents[number]
             job = <LogJob*>calloc(1, sizeof(LogJob))
             job.job.run = retire_segment
             job.segment = segment
             self.disk.submit(&job.job)
         return 0
 
+    cdef uint64_t oldest_content(self) except? 0:
+        """No file has bytes from before this position."""
+        return <uint64_t>min(self.contents) << 32
+
+    cdef int scrub(self, list wanted, uint64_t ticket) except -1:
+        """Overwrite records: `(group, position, seq, seed, salt, head)`. Their erasure must be durable.
+
+        `position` is that of a frame at or before the record's, from `LogGroup.place_of`. What no
+        file has any more is passed over. `ticket` shows up in `scrubbed` once for each job; how many.
+        """
+        cdef ScrubJob* job
+        cdef ScrubTarget* target
+        by_path: dict[str, list] = {}
+        for entry in wanted:
+            path = self.contents.get(entry[1] >> 32)
+            if path is not None:
+                by_path.setdefault(path, []).append(entry)
+        for path, entries in by_path.items():
+            job = <ScrubJob*>calloc(1, sizeof(ScrubJob))
+            job.targets = <ScrubTarget*>calloc(len(entries), sizeof(ScrubTarget))
+            job.path = strdup(os.fsencode(path))
+            job.log.ticket = ticket
+            job.log.job.run = scrub_records
+            job.log_salt = self.salt
+            for group, position, seq, seed, salt, head in entries:
+                target = &job.targets[job.count]
+                job.count += 1
+                target.group, target.seq, target.seed, target.salt = group, seq, seed, salt
+                memcpy(target.head, <const char*>head, sizeof(target.head))
+                if position >> 32 == self.recycled:
+                    target.low = self.position & 0xFFFFFFFF
+                else:
+                    job.base = position & ~<uint64_t>0xFFFFFFFF
+                    target.start = position & 0xFFFFFFFF
+            self.disk.submit(&job.log.job)
+        return <int>len(by_path)
+
     @property
     def current_segment(self) -> int:
         return self.position >> 32
-
-
-cdef uint64_t frame_checksum(const char* frame, size_t size, uint64_t seed) noexcept nogil:
-    """Over the header's first 32 bytes and the payload, which the checksum field stands between."""
-    return xxh64(frame + FRAME_HEAD, size, xxh64(frame, 32, seed))
-
-
-cdef size_t check_frame(const char* at, uint64_t room, uint64_t seed) noexcept nogil:
-    """The padded size of the frame at `at`, or 0 when there is none."""
-    cdef uint64_t size
-    if room < FRAME_HEAD:
-        return 0
-    size = load32(at)
-    if at[4] < FRAME_RECORDS or at[4] > FRAME_GONE or size + FRAME_HEAD > room:
-        return 0
-    if frame_checksum(at, size, seed) != load64(at + 32):
-        return 0
-    return (size + FRAME_HEAD + 7) & ~<uint64_t>7
-
-
-cdef class Replay:
-    """All valid frames of a log directory, in order, and what is damaged. Keeps the files mapped."""
-
-    def __cinit__(self, str path, bytes identity, uint64_t salt):
-        cdef FileMap file
-        self.damage = []
-        self.paths = []
-        self.maps = []
-        found = []
-        headless = set()
-        for entry in sorted(Path(path).glob("*.seg")):
-            file = map_file(str(entry))
-            self.paths.append(str(entry))
-            number = segment_number(file, identity, salt)
-            if number is not None:
-                found.append((number, file, str(entry)))
-            elif not is_blank(file):
-                headless.add(str(entry))
-                found.append((int(entry.stem, 16), file, str(entry)))
-        found.sort(key=lambda item: item[0])
-        for number, file, name in found:
-            self.maps.append(file)
-            before = self.count
-            self.walk(file, number, salt, name)
-            # Without a header and without frames it is a segment that was being made.
-            if name in headless and self.count > before:
-                self.damage.append((name, 0, "segment header does not hold"))
-            self.highest_segment = max(self.highest_segment, number)
-        self.judge()
-
-    def __dealloc__(self):
-        free(self.frames)
-
-    cdef int add(self, const char* at, uint64_t position) except -1:
-        cdef Frame* frame
-        if self.count == self.capacity:
-            self.capacity = self.capacity * 2 or 1024
-            self.frames = <Frame*>realloc(self.frames, self.capacity * sizeof(Frame))
-            if self.frames == NULL:
-                raise MemoryError
-        frame = &self.frames[self.count]
-        self.count += 1
-        frame.size = load32(at)
-        frame.kind = <uint8_t>at[4]
-        frame.group = load64(at + 8)
-        frame.index = load64(at + 16)
-        frame.position = position
-        frame.payload = at + FRAME_HEAD
-        frame.after_damage = 0
-        self.durable_position = max(self.durable_position, load64(at + 24))
-        return 0
-
-    cdef int walk(self, FileMap file, uint64_t number, uint64_t salt, str path) except -1:
-        """Collect the frames of one segment; behind a bad one look for the next that holds."""
-        cdef uint64_t at = SEGMENT_HEAD
-        cdef uint64_t bad = 0
-        cdef uint64_t base = number << 32
-        cdef size_t size
-        cdef bint ended = False
-        cdef uint64_t segment_size = max(file.size, load64(file.data + 40) if file.size >= SEGMENT_HEAD else 0)
-        while at + FRAME_HEAD <= file.size and not ended:
-            size = check_frame(file.data + at, file.size - at, salt + base + at)
-            if size:
-                if bad:
-                    self.damage.append((path, bad, base + bad))
-                    bad = 0
-                if file.data[at + 4] == FRAME_MARK:
-                    ended = True
-                    self.durable_position = max(self.durable_position, load64(file.data + at + 24))
-                else:
-                    self.add(file.data + at, base + at)
-                at += size
-            else:
-                if not bad:
-                    bad = at
-                at += 8
-        if bad:
-            self.damage.append((path, bad, base + bad))
-        elif not ended and at < min(segment_size, <uint64_t>1 << 32):
-            self.damage.append((path, at, base + at))
-        return 0
-
-    def first_indexes(self) -> dict:
-        """Of each group, the index of its first frame."""
-        cdef size_t index
-        out = {}
-        for index in range(self.count):
-            out.setdefault(self.frames[index].group, self.frames[index].index)
-        return out
-
-    def judge(self) -> None:
-        """Tell damage of durable bytes from a torn end, and mark the frames behind either."""
-        cdef size_t index
-        cdef uint64_t first_bad = 0
-        cdef uint64_t first_torn = 0
-        proven = []
-        for path, offset, what in self.damage:
-            if isinstance(what, str):
-                proven.append((path, offset, what))
-            elif what < self.durable_position:
-                proven.append((path, offset, "log frame does not hold"))
-                first_bad = min(first_bad or what, what)
-            else:
-                first_torn = min(first_torn or what, what)
-        for index in range(self.count):
-            if first_torn and self.frames[index].position > first_torn:
-                self.frames[index].after_damage = 1
-            elif first_bad and self.frames[index].position > first_bad:
-                self.frames[index].after_damage = 2
-        self.damage = proven
-
-
-def segment_number(FileMap file, bytes identity, uint64_t salt) -> int | None:
-    """The number in a segment's header, None when the header is not this directory's."""
-    cdef const char* at = file.data
-    if file.size < SEGMENT_HEAD or at[:8] != b"MARTLOG1" or at[24:40] != identity:
-        return None
-    if load64(at + 56) != xxh64(at, 56, salt):
-        return None
-    return load64(at + 16)
-
-
-cdef bint is_blank(FileMap file):
-    """No header was ever written: the process stopped while it made this segment."""
-    return file.size < SEGMENT_HEAD or file.data[:SEGMENT_HEAD] == b"\0" * SEGMENT_HEAD

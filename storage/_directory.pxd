@@ -3,9 +3,10 @@ from libc.stdint cimport int64_t, uint64_t
 
 from storage._blockhome cimport BlockHome
 from storage._blocktable cimport Workshop
-from storage._commitlog cimport CommitLog, Replay
+from storage._commitlog cimport CommitLog
 from storage._disk cimport DiskThread
 from storage._fs cimport Files
+from storage._replay cimport Replay
 
 
 cdef class DataDirectory:
@@ -19,6 +20,7 @@ cdef class DataDirectory:
     cdef readonly list damage           # sentences: what recovery found in the log and the layout
     cdef readonly uint64_t written_ticket   # batches up to this one are durable (or written, when lazy)
     cdef readonly uint64_t applied_ticket   # and in their blocks
+    cdef dict erasing                   # ticket -> erases of that batch that are under way
     cdef readonly str failure           # why the directory is down; None: it is not
     cdef readonly bytes identity
     cdef readonly bint durable
@@ -41,6 +43,7 @@ cdef class DataDirectory:
     cdef uint64_t submit(self) except? 0
     cdef int reap(self) except -1
     cdef int fail(self, object error) except -1
+    cdef int erase_done(self, uint64_t ticket) except -1
     cdef int queue_block_work(self, object batch) except -1
     cdef int reap_blocks(self) except -1
     cdef int replay(self, Replay found) except -1

@@ -27,12 +27,12 @@ from storage.fs import NotUsable, sync_directory, take_lock, write_file
 from storage.keys import DirectoryKeys
 from storage.meta import decode_meta, encrypted_meta, plain_meta, unlock
 
-from storage._block cimport JOB_APPLY, BlockJob, Extent, run_apply
+from storage._block cimport JOB_APPLY, JOB_ERASE, BlockJob, Extent, run_apply
 from storage._checkpoint cimport checkpoint_job
 from storage._codec cimport load64, xxh64
-from storage._commitlog cimport Replay
 from storage._disk cimport Job
 from storage._recovery cimport end_replay, load_state, rebuild, replay_frame
+from storage._replay cimport Replay
 
 FORMAT_VERSION = 2
 PLAIN_VERSION = 1
@@ -47,6 +47,8 @@ cdef class Batch:
     cdef uint64_t ticket
     cdef list homes         # (home, last sequence)
     cdef list chunks
+    cdef list scrubs
+    cdef size_t erases
     cdef BlockJob** after
     cdef size_t after_count
     cdef BlockJob** checkpoints
@@ -110,6 +112,7 @@ cdef class DataDirectory:
         self.wrapped = {}
         self.label_of = label_of
         self.damage = []
+        self.erasing = {}
         self.batches = deque()
         self.applying = deque()
         self.next_group = 1
@@ -127,7 +130,9 @@ cdef class DataDirectory:
                 self.raise_version()
             self.shop = Workshop(self.files, block_size_min, block_size_max, files_open_max)
             found = Replay(f"{self.path}/log", self.identity, self.salt)
-            self.load_streams(attach, found.first_indexes())
+            streams = self.find_streams()
+            found.mend({meta.group: meta.salt for _, meta in streams})
+            self.load_streams(streams, attach, found)
             self.replay(found)
         except BaseException:
             os.close(self.lock)
@@ -135,9 +140,9 @@ cdef class DataDirectory:
 
     # -- opening -----------------------------------------------------------------------------------
 
-    def load_streams(self, attach, first_indexes: dict) -> None:
-        """Every stream's checkpoint; leftovers of unfinished work are removed."""
-        cdef BlockHome home
+    def find_streams(self) -> list:
+        """`(directory, meta)`; leftovers of unfinished work are removed."""
+        streams = []
         for directory in sorted(Path(self.path, "streams").iterdir()):
             if directory.name.startswith("."):
                 shutil.rmtree(directory)
@@ -149,12 +154,21 @@ cdef class DataDirectory:
                 self.damage.append(f"{directory}/meta does not hold: the stream is not loaded")
                 self.next_group = max(self.next_group, int(directory.name, 16) + 1)
                 continue
+            self.next_group = max(self.next_group, meta.group + 1)
+            streams.append((directory, meta))
+        return streams
+
+    def load_streams(self, streams: list, attach, Replay found) -> None:
+        """Every stream's checkpoint."""
+        cdef BlockHome home
+        first_indexes = found.first_indexes()
+        for directory, meta in streams:
             home = BlockHome(self.shop, str(directory), meta.group, meta.salt)
             settings = self.unlock_stream(home, meta)
             home.replaying = True
+            home.erased = found.erased.get(meta.group)
             if not load_state(home) and first_indexes.get(meta.group) != 1:
                 rebuild(home, first_indexes.get(meta.group, 1) - 1)
-            self.next_group = max(self.next_group, meta.group + 1)
             if settings is None:
                 self.locked[meta.group] = (home, meta.label)
                 continue
@@ -214,21 +228,18 @@ cdef class DataDirectory:
             raise OSError(-result, os.strerror(-result), home.path)
 
     def begin_log(self, found: Replay) -> None:
-        """Old segments become spare ones; the threads start."""
-        spare = []
+        """Nothing in the old segments is needed; they may hold what was erased since. The threads start."""
         free_max = max(2, self.log_bytes_max // self.segment_size)
-        for name in [*found.paths, *map(str, sorted(Path(self.path, "log").glob("*.free")))]:
-            if len(spare) < free_max and not self.scrub_log and os.path.getsize(name) == self.segment_size:
-                spare.append(name)
-            else:
-                os.unlink(name)
-        if found.paths and not spare:
+        old = [*found.paths, *map(str, Path(self.path, "log").glob("*.free"))]
+        for name in old:
+            os.unlink(name)
+        if old:
             sync_directory(Path(self.path, "log"))
         self.log_disk = DiskThread(self.files, self.threaded)
         self.block_disk = DiskThread(self.files, self.threaded)
         self.log = CommitLog(f"{self.path}/log", self.log_disk, self.identity, self.salt,
                              max(found.highest_segment + 1, self.first_unused_number(found.paths)),
-                             spare, self.segment_size, free_max, self.durable)
+                             [], self.segment_size, free_max, self.durable)
         self.shop.log = self.log
 
     def first_unused_number(self, paths: list) -> int:
@@ -310,6 +321,9 @@ cdef class DataDirectory:
                 batch.checkpoints[batch.checkpoint_count] = checkpoint_job(home, segment, False)
                 batch.checkpoint_count += 1
         self.shop.touched.clear()
+        batch.scrubs, self.shop.scrubs = self.shop.scrubs, []
+        batch.erases, self.shop.erases = self.shop.erases, 0
+        self.log.sync_wanted = batch.erases > 0
         self.log.submit()
         batch.chunks = self.log.take_pieces()
         batch.after, batch.after_count = self.shop.after, self.shop.after_count
@@ -328,6 +342,9 @@ cdef class DataDirectory:
         self.shop.views.end_views()
         try:
             self.log.reap()
+            for ticket in self.log.scrubbed:
+                self.erase_done(ticket)
+            self.log.scrubbed.clear()
             while self.batches and (<Batch>self.batches[0]).ticket <= self.log.written_ticket:
                 batch = self.batches.popleft()
                 self.written_ticket = batch.ticket
@@ -357,7 +374,11 @@ cdef class DataDirectory:
             job.count += home.copy_extents(batch.ticket, job.extents + job.count)
         self.applying.append(batch)
         self.block_disk.submit(&job.job)
+        if batch.erases:
+            self.erasing[batch.ticket] = batch.erases + self.log.scrub(batch.scrubs, batch.ticket)
         for index in range(batch.after_count):
+            if batch.after[index].kind == JOB_ERASE:
+                batch.after[index].ticket = batch.ticket
             self.block_disk.submit(&batch.after[index].job)
         for index in range(batch.checkpoint_count):
             self.block_disk.submit(&batch.checkpoints[index].job)
@@ -385,9 +406,18 @@ cdef class DataDirectory:
                 free(job.extents)
                 free(job)
             else:
+                if job.kind == JOB_ERASE and job.job.result == 0:
+                    self.erase_done(job.ticket)
                 (<BlockHome>job.owner).job_done(job)
         if failed:
             raise OSError(-failed, os.strerror(-failed), self.path)
+        return 0
+
+    cdef int erase_done(self, uint64_t ticket) except -1:
+        """One of the places of an erased record is overwritten."""
+        self.erasing[ticket] -= 1
+        if self.erasing[ticket] == 0:
+            del self.erasing[ticket]
         return 0
 
     cdef int fail(self, object error) except -1:
@@ -486,7 +516,7 @@ cdef class DataDirectory:
                 for home in self.homes.values():
                     if home.log_group.index != home.checkpoint_index or home.snapshot_source is not None:
                         self.checkpoint_now(home, True)
-                self.set_log_aside()
+                self.remove_log()
         finally:
             self.shop.close_files()
             for disk in (self.log_disk, self.block_disk):
@@ -494,13 +524,17 @@ cdef class DataDirectory:
             self.log.close_files()
             os.close(self.lock)
 
-    def set_log_aside(self) -> None:
+    def remove_log(self) -> None:
         """After a clean stop nothing in the log is needed."""
-        for number in self.log.segments_in_use:
-            source, target = (self.log.segment_path(number, suffix) for suffix in ("seg", "free"))
-            result = self.files.calls.rename(self.files.calls.context, os.fsencode(source), os.fsencode(target))
+        for path in {self.log.segment_path(number) for number in self.log.segments_in_use}:
+            result = self.files.calls.unlink(self.files.calls.context, os.fsencode(path))
             if result < 0:
-                raise OSError(-result, os.strerror(-result), source)
+                raise OSError(-result, os.strerror(-result), path)
+
+    @property
+    def settled_ticket(self) -> int:
+        """Up to here batches are durable and what they erased is overwritten everywhere."""
+        return min(next(iter(self.erasing), self.written_ticket + 1) - 1, self.written_ticket)
 
     @property
     def congested(self) -> bool:

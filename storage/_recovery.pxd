@@ -2,7 +2,7 @@
 from libc.stdint cimport uint64_t
 
 from storage._blockhome cimport BlockHome
-from storage._commitlog cimport Frame
+from storage._replay cimport Frame
 
 cdef int load_state(BlockHome home) except -1
 cdef int rebuild(BlockHome home, uint64_t index) except -1

@@ -8,7 +8,7 @@ is in the home's `lost`, and `damage` says why.
 import os
 from pathlib import Path
 
-from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.ref cimport Py_INCREF, PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, malloc
@@ -23,9 +23,10 @@ from storage._checkpoint import state_context
 from storage._codec cimport (
     KIND_ERASED, RECORD_FIXED, check_record, erase_record, file_counted_size, load16, load32, load64, store32, store64,
     view_record, xxh64)
-from storage._commitlog cimport FRAME_CUT, FRAME_DROP, FRAME_ERASE, FRAME_FORGET, FRAME_RECORDS, Frame
+from storage._commitlog cimport FRAME_CUT, FRAME_DROP, FRAME_ERASE, FRAME_FORGET, FRAME_RECORDS
 from storage._fs cimport FileMap, map_file
 from storage._record cimport Record, RecordIndexer
+from storage._replay cimport Frame
 
 
 def claimed_index(path: Path) -> int:
@@ -223,7 +224,7 @@ cdef int replay_frame(BlockHome home, const Frame* frame) except -1:
             home.apply_forget(load64(frame.payload + index * 8))
             home.gone.add(load64(frame.payload + index * 8))
     elif frame.kind == FRAME_ERASE:
-        replay_erase(home, load64(frame.payload))
+        replay_erase(home, load64(frame.payload), load64(frame.payload + 8) if frame.size == 16 else 0)
     elif frame.kind == FRAME_DROP:
         if load64(frame.payload) > home.floor:
             unindex_range(home, home.floor, load64(frame.payload) - 1)
@@ -231,62 +232,45 @@ cdef int replay_frame(BlockHome home, const Frame* frame) except -1:
     elif frame.kind == FRAME_CUT:
         home.index_stale = True
         home.apply_cut(load64(frame.payload))
+        home.gone = {seq for seq in home.gone if seq <= load64(frame.payload)}
     return 0
 
 
-cdef int replay_erase(BlockHome home, uint64_t seq) except -1:
+cdef int replay_erase(BlockHome home, uint64_t seq, uint64_t seed) except -1:
     """Erase again; the first try may have been torn, so that the record does not hold any more."""
     cdef Record record
-    cdef Block* block
-    block = home.find_block(seq)
+    cdef Block* block = home.find_block(seq)
     if home.read(seq, &record):
         if home.indexer is not None and not home.index_stale:
             home.indexer.unindex(&record)
-        home.queue_erase(block, <uint32_t>find_slot(block, seq))
+        home.queue_erase(block, <uint32_t>find_slot(block, seq), seed)
+    elif seq in home.gone:
+        return 0                        # it came back from the log erased
     elif block != NULL and seq >= home.floor and not block.flags & BLOCK_UNREADABLE:
         home.index_stale = True     # its subject is not to be had any more
-        erase_torn(home, block, seq)
+        erase_torn(home, block, seq, seed)
     home.apply_forget(seq)
     home.gone.add(seq)
     return 0
 
 
-cdef int erase_torn(BlockHome home, Block* block, uint64_t seq) except -1:
-    """Write an erased record over the bytes between the neighbours of `seq`."""
-    cdef int64_t slot = slot_at_or_after(block, seq)
-    cdef int64_t before = slot - 1
-    cdef uint64_t start = BLOCK_HEAD
-    cdef uint64_t end = block.data_end
-    cdef uint64_t now
-    cdef BlockJob* job
+cdef int erase_torn(BlockHome home, Block* block, uint64_t seq, uint64_t seed) except -1:
+    """Finish an erasure that was torn: the lengths of the record are whole, the rest may be anything."""
+    cdef Record record
+    cdef int64_t slot
+    cdef uint32_t size
     cdef bytes content
-    while slot < block.slots:
-        now = block.first_seq + (block.deltas[slot] if block.deltas != NULL else slot)
-        if block.offsets[slot] and now > seq:
-            end = block.offsets[slot]
-            break
-        slot += 1
-    while before >= 0 and block.offsets[before] == 0:
-        before -= 1
-    if before >= 0:
-        start = block.offsets[before] + load32(block.data + block.offsets[before])
-    if end < start + RECORD_FIXED or (end <= block.data_size and check_record(
-            block.data + start, end - start, home.salt)):
+    if home.need_index(block) == 0 or home.need_map(block) == 0:
         return 0
-    content = b"\0" * (end - start)
-    store32(PyBytes_AS_STRING(content), <uint32_t>(end - start))
-    store64(PyBytes_AS_STRING(content) + 8, seq)
-    erase_record(PyBytes_AS_STRING(content), os.urandom(end - start - RECORD_FIXED), home.salt)
-    job = new_job(JOB_ERASE, home)
-    job.job.run = run_erase
-    Py_INCREF(content)
-    job.keep = <PyObject*>content
-    job.data = PyBytes_AS_STRING(content)
-    job.size = end - start
-    job.at = start
-    job.seq = seq
-    job.path = strdup(os.fsencode(home.block_path(block.number)))
-    return home.shop.queue_after(job)
+    slot = find_slot(block, seq)
+    if slot < 0 or block.offsets[slot] >= block.data_size:
+        return 0
+    size = home.torn_size(block.data + block.offsets[slot], block.data_size - block.offsets[slot], &record)
+    if size == 0 or record.seq != seq:
+        return 0
+    content = PyBytes_FromStringAndSize(block.data + block.offsets[slot], size)
+    erase_record(PyBytes_AS_STRING(content), seed, home.salt)
+    return home.queue_erased(block, seq, block.offsets[slot], content)
 
 
 cdef int replay_records(BlockHome home, const char* at, uint64_t size) except -1:
@@ -305,7 +289,10 @@ cdef int replay_records(BlockHome home, const char* at, uint64_t size) except -1
         first = False
         if record.seq > home.last_seq:
             home.place(&record, length, at, load64(at + length - 8))
-            if home.indexer is not None and home.show(at, &record):
+            if at[4] == KIND_ERASED:
+                home.apply_forget(record.seq)
+                home.gone.add(record.seq)
+            elif home.indexer is not None and home.show(at, &record):
                 home.indexer.index(&record)
         at += length
         size -= length
@@ -398,6 +385,7 @@ cdef int end_replay(BlockHome home) except -1:
     if not home.torn:
         salvage(home)
     home.replaying = False
+    home.erased = None
     home.lost = list(still_lost(home))
     home.gone = None
     for index in range(home.block_count):

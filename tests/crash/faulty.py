@@ -121,7 +121,7 @@ class FaultyFiles(FilesPort):
             return None
         self.graves += 1
         root = next(parent for parent in Path(path).parents if (parent / "directory").exists())
-        grave = root.parent / f"grave-{self.graves}"
+        grave = root.parent / f"grave-{id(self):x}-{self.graves}"
         os.link(path, grave)
         return str(grave)
 

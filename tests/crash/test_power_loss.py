@@ -15,6 +15,17 @@ SEEDS = int(os.environ.get("MARTLET_CRASH_SEEDS", "2"))
 OPERATIONS = 60
 
 
+def check_erased(path: Path, models: dict[int, StreamModel], where: str) -> None:
+    """Not a byte of what was erased is in any file."""
+    wiped = [content for model in models.values() for content in model.wiped]
+    if not wiped:
+        return
+    for file in path.rglob("*"):
+        if file.is_file():
+            content = file.read_bytes()
+            assert not any(secret in content for secret in wiped), f"{where}: erased, and in {file}"
+
+
 def check(path: Path, models: dict[int, StreamModel], where: str) -> None:
     """Open twice: the second time sees what the first recovery wrote."""
     for attempt in (1, 2):
@@ -32,6 +43,7 @@ def check(path: Path, models: dict[int, StreamModel], where: str) -> None:
                 assert home.lost == [], f"{where}: {home.damage}"
         finally:
             directory.close(clean=attempt == 1)
+        check_erased(path, models, f"{where}, open {attempt}")
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -48,5 +60,6 @@ def test_power_loss_at_every_sync(tmp_path: Path, seed: int) -> None:
         models = {}
         run(path, files, seed, OPERATIONS, models)
         files.crash(random.Random(seed * 1000 + stop_at))
+        check_erased(path, models, where)
         check(path, models, where)
         shutil.rmtree(path.parent)

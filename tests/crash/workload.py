@@ -32,6 +32,9 @@ class StreamModel:
     removed_since_ack: set[int] = field(default_factory=set)
     waiting: list[tuple[int, dict[int, Message], set[int]]] = field(default_factory=list)
     removing: set[int] = field(default_factory=set)
+    erased: list[bytes] = field(default_factory=list)
+    erasing: list[tuple[int, list[bytes]]] = field(default_factory=list)
+    wiped: list[bytes] = field(default_factory=list)
 
     def remove(self, seq: int) -> None:
         if self.live.pop(seq, None) is not None:
@@ -40,6 +43,13 @@ class StreamModel:
     def submitted(self, ticket: int) -> None:
         self.waiting.append((ticket, dict(self.live), self.removing))
         self.removing = set()
+        self.erasing.append((ticket, self.erased))
+        self.erased = []
+
+    def settled(self, ticket: int) -> None:
+        """What was erased in these batches must be on the disk no more."""
+        while self.erasing and self.erasing[0][0] <= ticket:
+            self.wiped += self.erasing.pop(0)[1]
 
     def durable(self, ticket: int) -> None:
         while self.waiting and self.waiting[0][0] <= ticket:
@@ -101,8 +111,11 @@ def one_operation(home: BlockHome, model: StreamModel, rng: random.Random) -> No
         model.last_seq += count
     elif kind < 0.90:
         seq = rng.choice(list(model.live))
+        erase = rng.random() < 0.3
+        if erase and len(model.live[seq][4]) >= 100:
+            model.erased.append(model.live[seq][4])
         model.remove(seq)
-        home.delete(seq, erase=rng.random() < 0.2)
+        home.delete(seq, erase)
     elif kind < 0.96:
         model.floor = max(model.floor, rng.choice(list(model.live)))
         for seq in [seq for seq in model.live if seq < model.floor]:
@@ -145,6 +158,7 @@ def run(
                 durable_ticket = directory.poll()
                 for model in models.values():
                     model.durable(durable_ticket)
+                    model.settled(directory.settled_ticket)
                 directory.maintain()
                 if directory.failure:
                     return False
@@ -152,6 +166,7 @@ def run(
         for model in models.values():
             model.submitted(0)
             model.durable(10**9)
+            model.settled(10**9)
         return directory.failure is None
     except OSError:
         return False

@@ -15,7 +15,6 @@ LONG_FILES = {
     "server/core/_client.pyx": 650,
     "server/core/_sublist.pyx": 790,
     "server/jetstream/_consumer.pyx": 1450,
-    "storage/_blockhome.pyx": 620,
     "storage/_index.pyx": 640,
     "storage/_store.pyx": 840,
 }

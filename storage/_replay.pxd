@@ -1,0 +1,32 @@
+# cython: language_level=3
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+
+from storage._fs cimport FileMap
+
+
+# One valid frame found by a replay.
+cdef struct Frame:
+    uint64_t group
+    uint64_t index
+    uint64_t position
+    const char* payload
+    uint32_t size
+    uint8_t kind
+    uint8_t after_damage    # 0: in sequence; 1: behind a torn end; 2: behind proven damage
+
+
+cdef class Replay:
+    cdef Frame* frames
+    cdef readonly size_t count
+    cdef readonly uint64_t highest_segment
+    cdef readonly list damage       # (path, offset, what)
+    cdef readonly list paths
+    cdef dict maps                  # path -> FileMap
+    cdef list mended                # bytes of frames that were put together again
+    cdef readonly dict erased       # group -> {sequence: seed}
+    cdef uint64_t salt
+    cdef size_t capacity
+    cdef readonly uint64_t durable_position
+    cdef int add(self, const char* at, uint64_t position) except -1
+    cdef bytes mend_frame(self, FileMap file, uint64_t at, uint64_t room, dict salts)
+    cdef int walk(self, FileMap file, uint64_t number, uint64_t salt, str path) except -1

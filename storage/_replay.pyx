@@ -1,0 +1,222 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""What a start finds in the commit log: its frames in order, and what is damaged (FORMAT.md, 4).
+
+Contract: `Replay` reads and changes nothing. Frames that were torn while a record in them was being
+erased are put together again by `mend`, which needs the streams' salts.
+"""
+from pathlib import Path
+
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport free, qsort, realloc
+
+from storage._codec cimport RECORD_FIXED, check_record, erase_record, load32, load64, xxh64
+from storage._commitlog cimport (
+    FRAME_ERASE, FRAME_GONE, FRAME_HEAD, FRAME_MARK, FRAME_RECORDS, SEGMENT_HEAD, frame_checksum)
+from storage._fs cimport FileMap, map_file
+
+
+cdef size_t check_frame(const char* at, uint64_t room, uint64_t seed) noexcept nogil:
+    """The padded size of the frame at `at`, or 0 when there is none."""
+    cdef uint64_t size
+    if room < FRAME_HEAD:
+        return 0
+    size = load32(at)
+    if at[4] < FRAME_RECORDS or at[4] > FRAME_GONE or size + FRAME_HEAD > room:
+        return 0
+    if frame_checksum(at, size, seed) != load64(at + 32):
+        return 0
+    return (size + FRAME_HEAD + 7) & ~<uint64_t>7
+
+
+cdef int by_position(const void* one, const void* other) noexcept nogil:
+    cdef uint64_t first = (<const Frame*>one).position
+    cdef uint64_t second = (<const Frame*>other).position
+    return (first > second) - (first < second)
+
+
+cdef class Replay:
+    """All valid frames of a log directory, in order, and what is damaged. Keeps the files mapped."""
+
+    def __cinit__(self, str path, bytes identity, uint64_t salt):
+        cdef FileMap file
+        self.damage = []
+        self.paths = []
+        self.maps = {}
+        self.mended = []
+        self.erased = {}
+        self.salt = salt
+        found = []
+        headless = set()
+        for entry in sorted(Path(path).glob("*.seg")):
+            file = map_file(str(entry))
+            self.paths.append(str(entry))
+            number = segment_number(file, identity, salt)
+            if number is not None:
+                found.append((number, file, str(entry)))
+            elif not is_blank(file):
+                headless.add(str(entry))
+                found.append((int(entry.stem, 16), file, str(entry)))
+        found.sort(key=lambda item: item[0])
+        for number, file, name in found:
+            self.maps[name] = file
+            before = self.count
+            self.walk(file, number, salt, name)
+            # Without a header and without frames it is a segment that was being made.
+            if name in headless and self.count > before:
+                self.damage.append((name, 0, "segment header does not hold"))
+            self.highest_segment = max(self.highest_segment, number)
+
+    def __dealloc__(self):
+        free(self.frames)
+
+    cdef int add(self, const char* at, uint64_t position) except -1:
+        cdef Frame* frame
+        if self.count == self.capacity:
+            self.capacity = self.capacity * 2 or 1024
+            self.frames = <Frame*>realloc(self.frames, self.capacity * sizeof(Frame))
+            if self.frames == NULL:
+                raise MemoryError
+        frame = &self.frames[self.count]
+        self.count += 1
+        frame.size = load32(at)
+        frame.kind = <uint8_t>at[4]
+        frame.group = load64(at + 8)
+        frame.index = load64(at + 16)
+        frame.position = position
+        frame.payload = at + FRAME_HEAD
+        frame.after_damage = 0
+        if frame.kind == FRAME_ERASE and frame.size == 16:
+            self.erased.setdefault(frame.group, {})[load64(frame.payload)] = load64(frame.payload + 8)
+        self.durable_position = max(self.durable_position, load64(at + 24))
+        return 0
+
+    cdef int walk(self, FileMap file, uint64_t number, uint64_t salt, str path) except -1:
+        """Collect the frames of one segment; behind a bad one look for the next that holds."""
+        cdef uint64_t at = SEGMENT_HEAD
+        cdef uint64_t bad = 0
+        cdef uint64_t base = number << 32
+        cdef size_t size
+        cdef bint ended = False
+        cdef uint64_t segment_size = max(file.size, load64(file.data + 40) if file.size >= SEGMENT_HEAD else 0)
+        while at + FRAME_HEAD <= file.size and not ended:
+            size = check_frame(file.data + at, file.size - at, salt + base + at)
+            if size:
+                if bad:
+                    self.damage.append((path, bad, base + bad))
+                    bad = 0
+                if file.data[at + 4] == FRAME_MARK:
+                    ended = True
+                    self.durable_position = max(self.durable_position, load64(file.data + at + 24))
+                else:
+                    self.add(file.data + at, base + at)
+                at += size
+            else:
+                if not bad:
+                    bad = at
+                at += 8
+        if bad:
+            self.damage.append((path, bad, base + bad))
+        elif not ended and at < min(segment_size, <uint64_t>1 << 32):
+            self.damage.append((path, at, base + at))
+        return 0
+
+    def first_indexes(self) -> dict:
+        """Of each group, the index of its first frame."""
+        cdef size_t index
+        out = {}
+        for index in range(self.count):
+            out.setdefault(self.frames[index].group, self.frames[index].index)
+        return out
+
+    def mend(self, salts: dict) -> None:
+        """Put frames together again whose scrub was torn; `salts` is by group. Then `judge`."""
+        cdef FileMap file
+        cdef uint64_t at
+        cdef bytes whole
+        still = []
+        for path, offset, what in self.damage:
+            if isinstance(what, str) or not self.erased:
+                still.append((path, offset, what))
+                continue
+            file = self.maps[path]
+            at = offset
+            while True:
+                whole = self.mend_frame(file, at, file.size - at, salts)
+                if whole is None:
+                    break
+                self.mended.append(whole)
+                self.add(whole, what - offset + at)
+                at += (len(whole) + 7) & ~7
+            if at == offset or check_frame(file.data + at, file.size - at, self.salt + what - offset + at) == 0:
+                still.append((path, at, what - offset + at))
+        if self.mended:
+            qsort(self.frames, self.count, sizeof(Frame), by_position)
+        self.damage = still
+        self.judge()
+
+    cdef bytes mend_frame(self, FileMap file, uint64_t at, uint64_t room, dict salts):
+        """The frame at `at` with all its erased records erased; None when something else is wrong."""
+        cdef const char* frame = file.data + at
+        cdef uint64_t offset = FRAME_HEAD
+        cdef uint64_t end, seq, salt
+        cdef uint32_t length
+        cdef bytes whole
+        cdef char* out
+        cdef bint any_erased = False
+        if room < FRAME_HEAD or frame[4] != FRAME_RECORDS or load32(frame) > room - FRAME_HEAD:
+            return None
+        erased = self.erased.get(load64(frame + 8))
+        if not erased or load64(frame + 8) not in salts:
+            return None
+        salt = salts[load64(frame + 8)]
+        end = <uint64_t>FRAME_HEAD + load32(frame)
+        whole = frame[:end]
+        out = whole
+        while offset < end:
+            if end - offset < RECORD_FIXED or load32(out + offset) < RECORD_FIXED or load32(out + offset) > end - offset:
+                return None
+            length = load32(out + offset)
+            seq = load64(out + offset + 8)
+            if seq in erased:
+                any_erased = True
+                erase_record(out + offset, erased[seq], salt)
+            if check_record(out + offset, end - offset, salt) == 0:
+                return None
+            offset += length
+        return whole if any_erased else None
+
+    def judge(self) -> None:
+        """Tell damage of durable bytes from a torn end, and mark the frames behind either."""
+        cdef size_t index
+        cdef uint64_t first_bad = 0
+        cdef uint64_t first_torn = 0
+        proven = []
+        for path, offset, what in self.damage:
+            if isinstance(what, str):
+                proven.append((path, offset, what))
+            elif what < self.durable_position:
+                proven.append((path, offset, "log frame does not hold"))
+                first_bad = min(first_bad or what, what)
+            else:
+                first_torn = min(first_torn or what, what)
+        for index in range(self.count):
+            if first_torn and self.frames[index].position > first_torn:
+                self.frames[index].after_damage = 1
+            elif first_bad and self.frames[index].position > first_bad:
+                self.frames[index].after_damage = 2
+        self.damage = proven
+
+
+def segment_number(FileMap file, bytes identity, uint64_t salt) -> int | None:
+    """The number in a segment's header, None when the header is not this directory's."""
+    cdef const char* at = file.data
+    if file.size < SEGMENT_HEAD or at[:8] != b"MARTLOG1" or at[24:40] != identity:
+        return None
+    if load64(at + 56) != xxh64(at, 56, salt):
+        return None
+    return load64(at + 16)
+
+
+cdef bint is_blank(FileMap file):
+    """No header was ever written: the process stopped while it made this segment."""
+    return file.size < SEGMENT_HEAD or file.data[:SEGMENT_HEAD] == b"\0" * SEGMENT_HEAD

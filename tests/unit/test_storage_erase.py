@@ -1,0 +1,154 @@
+"""Secure erase: when the ticket is settled no file of the directory holds the bytes any more."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage._blockhome import BlockHome
+from storage._directory import DataDirectory
+
+SEGMENT = 8 << 10
+
+
+def holders(path: Path, secret: bytes) -> list[str]:
+    return [
+        str(file.relative_to(path))
+        for file in path.rglob("*")
+        if file.is_file() and secret in file.read_bytes()
+    ]
+
+
+def store(
+    directory: DataDirectory, home: BlockHome, first: int, last: int, size: int, text: bytes = b"<%06d>"
+) -> None:
+    for seq in range(first, last + 1):
+        home.append_many([(seq, seq, b"a.b", b"", (text % seq) * (size // 8))])
+    directory.wait(directory.commit())
+
+
+def settle(directory: DataDirectory) -> None:
+    ticket = directory.commit()
+    while directory.settled_ticket < ticket:
+        directory.wait_applied()
+    assert directory.failure is None
+
+
+@pytest.fixture(params=[True, False], ids=["always", "lazy"])
+def directory(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[DataDirectory]:
+    made = DataDirectory(
+        tmp_path / "data",
+        durable=request.param,
+        segment_size=SEGMENT,
+        log_bytes_max=4 * SEGMENT,
+        block_size_min=4096,
+        block_size_max=16 << 10,
+    )
+    yield made
+    made.close()
+
+
+def test_in_the_block_and_in_the_log(directory: DataDirectory) -> None:
+    path = Path(directory.path)
+    home = directory.create_stream({"name": "s"})
+    store(directory, home, 1, 9, 80)
+    directory.wait_applied()
+    assert len(holders(path, b"<000005>")) == 2
+    assert home.delete(5, erase=True)
+    settle(directory)
+    assert holders(path, b"<000005>") == []
+    assert len(holders(path, b"<000006>")) == 2
+    assert [entry[0] for entry in home.get_all()] == [1, 2, 3, 4, 6, 7, 8, 9]
+
+
+def test_in_the_batch_that_stores_it(directory: DataDirectory) -> None:
+    home = directory.create_stream({"name": "s"})
+    for seq in (1, 2, 3):
+        home.append_many([(seq, seq, b"a.b", b"", b"<%06d>" % seq)])
+    assert home.delete(2, erase=True)
+    settle(directory)
+    assert holders(Path(directory.path), b"<000002>") == []
+    assert [entry[0] for entry in home.get_all()] == [1, 3]
+
+
+def test_wherever_the_log_has_it_by_now(directory: DataDirectory) -> None:
+    """Each record is erased when many more were stored: in a live, spare or half reused segment."""
+    path = Path(directory.path)
+    home = directory.create_stream({"name": "s"})
+    other = directory.create_stream({"name": "t"})
+    in_log = 0
+    for distance in range(1, 160, 8):
+        start = home.last_seq + 1
+        store(directory, home, start, start + 3, 200)
+        store(directory, other, other.last_seq + 1, other.last_seq + distance, 240, b"[%06d]")
+        directory.wait_applied()
+        secret = b"<%06d>" % (start + 1)
+        found = [name for name in holders(path, secret) if name.startswith("log/")]
+        in_log += len(found)
+        assert home.delete(start + 1, erase=True)
+        settle(directory)
+        assert holders(path, secret) == [], f"stored {distance} messages ago, then in {found}"
+    assert in_log > 5
+
+
+def test_many_in_one_batch_of_a_reused_sequence(directory: DataDirectory) -> None:
+    path = Path(directory.path)
+    home = directory.create_stream({"name": "s"})
+    store(directory, home, 1, 20, 40)
+    home.cut(10)
+    for seq in range(11, 21):
+        home.append_many([(seq, seq, b"a.b", b"", b"{%06d}" % seq)])
+    directory.wait(directory.commit())
+    for seq in range(5, 16):
+        home.delete(seq, erase=True)
+    settle(directory)
+    for seq in range(5, 11):
+        assert holders(path, b"<%06d>" % seq) == []
+    for seq in range(11, 16):
+        assert holders(path, b"{%06d}" % seq) == []
+    assert [entry[0] for entry in home.get_all()] == [1, 2, 3, 4, 16, 17, 18, 19, 20]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_nothing_comes_back_at_the_next_start(tmp_path: Path, clean: bool) -> None:
+    directory = DataDirectory(tmp_path / "data", segment_size=SEGMENT)
+    home = directory.create_stream({"name": "s"})
+    store(directory, home, 1, 9, 80)
+    home.delete(5, erase=True)
+    directory.wait(directory.commit())  # durable, perhaps not overwritten yet
+    directory.close(clean=clean)
+    directory = DataDirectory(tmp_path / "data", segment_size=SEGMENT)
+    try:
+        home = directory.homes[home.group]
+        assert holders(tmp_path, b"<000005>") == []
+        assert [entry[0] for entry in home.get_all()] == [1, 2, 3, 4, 6, 7, 8, 9]
+        assert (home.lost, home.damage, directory.damage) == ([], [], [])
+    finally:
+        directory.close()
+
+
+def test_a_torn_overwriting_in_the_log_is_finished_by_the_next_start(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path / "data", segment_size=SEGMENT)
+    home = directory.create_stream({"name": "s"})
+    store(directory, home, 1, 9, 80)
+    home.delete(5, erase=True)
+    home.delete(7, erase=True)
+    settle(directory)
+    directory.close(clean=False)
+    segment = next((tmp_path / "data" / "log").glob("*.seg"))
+    whole = segment.read_bytes()
+    for secret_seq in (5, 7):
+        at = whole.index(b"<%06d>" % (secret_seq - 1)) + 80 + 8 + 28 + 3
+        for torn_at in range(at, at + 40, 8):
+            torn = bytearray(whole)
+            torn[torn_at] ^= 0x55
+            segment.write_bytes(torn)
+            (block,) = Path(home.path).glob("*.blk")
+            block.unlink(missing_ok=True)
+            again = DataDirectory(tmp_path / "data", segment_size=SEGMENT)
+            found = [entry[0] for entry in again.homes[home.group].get_all()]
+            damage = (again.homes[home.group].lost, again.damage)
+            again.close(clean=False)
+            for state in Path(home.path).glob("state.*"):
+                state.unlink()
+            assert (found, damage) == ([1, 2, 3, 4, 6, 8, 9], ([], []))
