@@ -72,6 +72,8 @@ def describe_files(path: Path, server: ServerKeys | None) -> dict[str, Any]:
     identity, salt = read_identity(path)
     keys = DirectoryKeys(server, identity) if server is not None else None
     log = Replay(str(path / "log"), identity, salt)
+    metas = [decode_meta(file.read_bytes()) for file in (path / "streams").glob("*/meta")]
+    log.mend({meta.group: meta.salt for meta in metas if meta is not None})
     streams = [describe_stream(folder, keys) for folder in sorted((path / "streams").iterdir())]
     return {
         "identity": identity.hex(),
