@@ -39,6 +39,7 @@ cdef class DataDirectory:
     cdef object lock
     cdef object batches                 # deque of Batch, oldest first: handed to the log
     cdef object applying                # deque of Batch: handed to the block thread
+    cdef list unsettled                 # (hidden directory, directory) of streams whose names do not last yet
     cdef bint closed
     cdef uint64_t submit(self) except? 0
     cdef int reap(self) except -1

@@ -23,7 +23,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
-from storage.fs import NotUsable, sync_directory, take_lock, write_file
+from storage.fs import NotUsable, begin_file, sync_directory, sync_file, take_lock, write_file
 from storage.keys import DirectoryKeys
 from storage.meta import decode_meta, encrypted_meta, plain_meta, unlock
 
@@ -115,6 +115,7 @@ cdef class DataDirectory:
         self.erasing = {}
         self.batches = deque()
         self.applying = deque()
+        self.unsettled = []
         self.next_group = 1
         for part in ("", "log", "streams"):
             os.makedirs(Path(self.path, part), mode=0o700, exist_ok=True)
@@ -247,8 +248,12 @@ cdef class DataDirectory:
 
     # -- streams -----------------------------------------------------------------------------------
 
-    def create_stream(self, settings: dict) -> BlockHome:
-        """A new, empty stream. Its directory is on stable storage when this returns."""
+    def create_stream(self, settings: dict, settle: bool = True) -> BlockHome:
+        """A new, empty stream. Its directory is on stable storage when this returns.
+
+        Without `settle` only the next `settle` sees to that, for all streams since: before it,
+        nobody may be told that the stream is there.
+        """
         cdef BlockHome home
         cdef uint64_t salt = int.from_bytes(os.urandom(8), "little")
         group = self.next_group
@@ -260,15 +265,34 @@ cdef class DataDirectory:
         if self.keys is not None:
             self.wrapped[group] = self.keys.new_key()
             meta, key = encrypted_meta(meta, settings, self.label_of(settings), self.keys, self.wrapped[group])
-        write_file(fresh / "meta", meta.encode())
-        fresh.rename(directory)
-        sync_directory(directory.parent)
+        begin_file(fresh / "meta", meta.encode())
+        self.unsettled.append((fresh, directory))
         home = BlockHome(self.shop, str(directory), group, salt)
         home.key = key
         self.homes[group] = home
+        if settle:
+            self.settle()
         return home
 
+    def settle(self) -> None:
+        """New streams' directories get their names; all of them last when this returns."""
+        if not self.unsettled:
+            return
+        try:
+            for fresh, _ in self.unsettled:
+                sync_file(fresh / "meta")
+                sync_directory(fresh)
+            for fresh, directory in self.unsettled:
+                fresh.rename(directory)
+            sync_directory(Path(self.path, "streams"))
+        except OSError as error:
+            self.fail(error)
+            raise
+        finally:
+            self.unsettled = []
+
     def update_settings(self, home: BlockHome, settings: dict) -> None:
+        self.settle()
         meta = plain_meta(home.group, home.salt, settings)
         if home.group in self.wrapped:
             label = self.label_of(settings)
@@ -276,6 +300,7 @@ cdef class DataDirectory:
         write_file(Path(home.path, "meta"), meta.encode())
 
     def settings_of(self, home: BlockHome) -> dict:
+        self.settle()
         meta = decode_meta(Path(home.path, "meta").read_bytes())
         settings = None if meta is None else meta.settings(home.key)
         if settings is None:
@@ -284,6 +309,7 @@ cdef class DataDirectory:
 
     def delete_stream(self, home: BlockHome) -> None:
         """Gone at once for readers; the rename makes it last, the files follow."""
+        self.settle()
         self.wait(self.submit())
         self.wait_applied()
         path = Path(home.path)
@@ -304,6 +330,8 @@ cdef class DataDirectory:
         cdef uint64_t segment
         if self.failure is not None:
             raise StoreDown(self.failure)
+        if self.unsettled:
+            self.settle()
         if not self.shop.touched:
             return self.log.ticket - 1
         batch = Batch()

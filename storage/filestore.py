@@ -55,10 +55,18 @@ class FileStores:
         self.stores[home.group] = store
 
     def create(
-        self, settings: Settings, limits: StoreLimits | None = None, first_seq: int = 0
+        self,
+        settings: Settings,
+        limits: StoreLimits | None = None,
+        first_seq: int = 0,
+        *,
+        settle: bool = True,
     ) -> StreamStore:
-        """A new stream; `settings` is what the next start hands to `limits_of`."""
-        home = self.directory.create_stream(settings)
+        """A new stream; `settings` is what the next start hands to `limits_of`.
+
+        Without `settle` it lasts from the directory's next `settle` on.
+        """
+        home = self.directory.create_stream(settings, settle)
         if first_seq > 1:
             home.drop(first_seq)
         store = StreamStore(home, limits or self._limits_of(settings), first_seq)

@@ -27,5 +27,6 @@ cdef class PySub(Sink):
     cdef Account account
     cdef Sub* sub
     cdef object callback
+    cdef bint with_client            # the callback gets the publishing client, not the pattern
     cdef readonly str subject
     cdef readonly str queue

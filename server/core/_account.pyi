@@ -2,10 +2,13 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from server.core._broker import Broker
+from server.core._client import Client
 from server.core._sublist import Sublist
 
 # subject, reply, header block (b"" when none), payload, the subject subscribed to
 MessageCallback: TypeAlias = Callable[[str, str, bytes, bytes, str], None]
+# subject, reply, header block, payload, who published it (None: the server itself)
+RequestCallback: TypeAlias = Callable[[str, str, bytes, bytes, Client | None], None]
 
 class PySub:
     """A subscription of the server itself; `unsubscribe` is idempotent."""
@@ -44,4 +47,6 @@ class Account:
         """
     def subscribe(self, subject: str, callback: MessageCallback, queue: str = "") -> PySub:
         """Call `callback` for each match, in a phase at the end of the turn."""
+    def serve(self, subject: str, callback: RequestCallback, queue: str = "") -> PySub:
+        """As `subscribe`, for who must know the requester."""
     def has_interest(self, subject: str) -> bool: ...

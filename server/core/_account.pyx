@@ -39,11 +39,14 @@ cdef class Account:
         cdef PySub each
         inbox = self.inbox
         for _ in range(len(inbox)):
-            each, subject, reply, headers, payload = inbox.popleft()
+            each, subject, reply, headers, payload, client = inbox.popleft()
             if each.sub == NULL:
                 continue
             try:
-                each.callback(subject, reply, headers, payload, each.subject)
+                if each.with_client:
+                    each.callback(subject, reply, headers, payload, client)
+                else:
+                    each.callback(subject, reply, headers, payload, each.subject)
             except Exception as error:
                 self.broker.hooks.log("error", f"Callback on {each.subject!r} failed: {error!r}")
 
@@ -84,6 +87,11 @@ cdef class Account:
     def subscribe(self, str subject, callback, str queue=""):
         sub = PySub(self, subject, callback, queue)
         self.callbacks.add(sub)
+        return sub
+
+    def serve(self, str subject, callback, str queue=""):
+        cdef PySub sub = self.subscribe(subject, callback, queue)
+        sub.with_client = True
         return sub
 
     def has_interest(self, str subject):
@@ -146,6 +154,7 @@ cdef class PySub(Sink):
             message.reply[:message.reply_len].decode("utf-8", "replace") if message.reply != NULL else "",
             message.payload[:header_size] if header_size > 0 else b"",
             message.payload[header_size if header_size > 0 else 0:message.size],
+            <object> message.origin if self.with_client and message.origin != NULL else None,
         ))
         self.account.inbox_phase.mark()
         return 1

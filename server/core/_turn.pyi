@@ -15,5 +15,9 @@ class Turn:
     def set_call_soon(self, call_soon: Callable[[Callable[[], None]], object] | None) -> None: ...
     def phase(self, order: int, run: Callable[[], None]) -> Phase:
         """Register a phase: 2 inboxes, 3 raft, 4 disk, 5 consumers (ARCHITECTURE, "The turn")."""
+    @property
+    def has_loop(self) -> bool: ...
+    def later(self, callback: Callable[[], None]) -> None:
+        """Call back when the loop has looked at its sockets again; there must be a loop."""
     def run(self) -> None:
         """End the turn now: dirty phases in order, then every dirty outbox once."""

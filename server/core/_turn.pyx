@@ -70,11 +70,18 @@ cdef class Turn:
         if self.dirty_count or self.phase_dirty:
             self.ask()
 
+    @property
+    def has_loop(self):
+        return self.call_soon is not None
+
     def phase(self, int order, run):
         cdef Phase phase = Phase(self, order, run)
         self.phases.append(phase)
         self.phases.sort(key=lambda each: each.order)
         return phase
+
+    def later(self, callback):
+        self.call_soon(callback)
 
     cdef void add_dirty(self, Sink sink) noexcept:
         if push(&self.dirty, &self.dirty_count, &self.dirty_capacity, <void*> sink):

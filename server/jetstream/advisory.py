@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from server.core._account import Account
+from server.core.clientinfo import client_info, client_kind
 from server.jetstream.gojson import encode
 from server.jetstream.gotime import shown_time, time_text
 
 if TYPE_CHECKING:
+    from server.core._client import Client
+    from server.jetstream.api.request import Request
     from server.jetstream.consumer import Consumer
     from server.jetstream.engine import Engine
     from server.jetstream.stream import Stream
@@ -18,25 +21,32 @@ TYPE_PREFIX: Final = "io.nats.jetstream.advisory.v1"
 ID_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 ID_LENGTH: Final = 22
 
+Event = tuple[Account, str, str, dict[str, Any]]
+"""Account, subject, kind and what is told."""
+
 
 class Advisories:
     """Sends the events of one engine."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._held: list[tuple[Account, str, str, dict[str, Any]]] | None = None
+        self._held: list[Event] | None = None
 
     def event_id(self) -> str:
         raw = self._engine.random.token_bytes(ID_LENGTH)
         return "".join(ID_DIGITS[byte % len(ID_DIGITS)] for byte in raw)
 
     def hold(self) -> None:
-        """Keep events back until `release`: an answer tells of the time before they are stored."""
+        """Keep events back until `take`: an answer leaves before what its request caused."""
         self._held = []
 
-    def release(self) -> None:
+    def take(self) -> list[Event]:
+        """What was kept back; the caller sends it."""
         held, self._held = self._held or [], None
-        for event in held:
+        return held
+
+    def release(self) -> None:
+        for event in self.take():
             self.send(*event)
 
     def send(self, account: Account, subject: str, kind: str, body: dict[str, Any]) -> None:
@@ -125,17 +135,28 @@ class Advisories:
         subject = f"{PREFIX}.CONSUMER.{what}.{consumer.stream.name}.{consumer.name}"
         self.send(consumer.stream.account, subject, kind, body)
 
-    def api_audit(self, account: Account, subject: str, request: bytes, response: bytes) -> None:
-        about = f"{PREFIX}.API"
+    def api_audit(self, request: Request, response: bytes) -> None:
+        """Tells of an answer and who asked."""
+        account, about = request.account, f"{PREFIX}.API"
         if not account.has_interest(about):
             return
-        body = {
+        body: dict[str, Any] = {
             "server": self._engine.server_name,
-            "client": {"acc": account.name},
-            "subject": subject,
-            "request": request.decode("utf-8", "replace"),
-            "response": response.decode(),
+            "client": self.requester(request.client, account),
+            "subject": request.subject,
         }
-        if not body["request"]:
-            del body["request"]
+        if request.body:
+            body["request"] = request.body.decode("utf-8", "replace")
+        body["response"] = response.decode()
         self.send(account, about, "api_audit", body)
+
+    def requester(self, client: Client | None, account: Account) -> dict[str, Any]:
+        if client is None:
+            return {"acc": account.name}
+        shown = client_info(client, time_text(client.start_wall_ns))
+        return shown | {"server": self._engine.server_name} | client_kind(client)
+
+    def api_limit_reached(self, dropped: int) -> None:
+        system = self._engine.broker.system_account
+        body = {"server": self._engine.server_name, "dropped": dropped}
+        self.send(system, f"{PREFIX}.API.LIMIT_REACHED", "api_limit_reached", body)

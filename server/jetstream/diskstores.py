@@ -14,10 +14,11 @@ from server.jetstream.consumerbook import ConsumerBook, KeptConsumer
 from server.jetstream.positions import KeptPositions, PositionFiles, file_stem
 from server.jetstream.stores import Recovered, StoreUnavailable
 from server.jetstream.stream import store_limits
+from storage._blockhome import BlockHome
 from storage._directory import DataDirectory, StoreDown
 from storage._store import StreamStore as DiskStore
 from storage.filestore import FileStores
-from storage.fs import sync_directory, write_file
+from storage.fs import begin_file, sync_directory, sync_file, write_file
 from storage.memstore import open_memory_store
 from storage.ports import StoreLimits, StreamStore
 
@@ -53,6 +54,9 @@ class DiskStores:
         self._files = FileStores(path / "data", limits_of, durable=durable)
         self._consumers = ConsumerBook(path / CONSUMERS_FILE, durable=durable)
         self._positions = PositionFiles(path / SOURCES_FOLDER)
+        self._homes: dict[tuple[str, str], BlockHome] = {}
+        self._fresh: dict[Path, Path] = {}  # hidden file -> file, of those in memory
+        self._unsettled = 0
 
     @property
     def directory(self) -> DataDirectory:
@@ -60,38 +64,65 @@ class DiskStores:
 
     def create(self, account: str, config: StreamConfig, created_ns: int) -> StreamStore:
         settings = settings_of(account, config, created_ns)
+        limits = store_limits(config)
         if config.storage == "memory":
-            self._write_memory(account, config.name, settings)
-            return open_memory_store(store_limits(config), config.first_seq)
+            path = self._memory_file(account, config.name)
+            hidden = path.with_suffix(".new")
+            begin_file(hidden, msgspec.json.encode(settings))
+            self._fresh[hidden] = path
+            self._unsettled += 1
+            return open_memory_store(limits, config.first_seq)
         try:
-            return self._files.create(settings, store_limits(config), config.first_seq)
+            store = self._files.create(settings, limits, config.first_seq, settle=False)
         except StoreDown as error:
             raise StoreUnavailable(str(error)) from error
+        self._unsettled += 1
+        self._keep_home(account, config.name, store)
+        return store
+
+    @property
+    def unsettled(self) -> int:
+        return self._unsettled
+
+    def settle(self) -> None:
+        self._unsettled = 0
+        fresh, self._fresh = self._fresh, {}
+        for hidden, path in fresh.items():
+            sync_file(hidden)
+            hidden.rename(path)
+        if fresh:
+            sync_directory(self._memory)
+        self.directory.settle()
 
     def save(self, account: str, config: StreamConfig, created_ns: int) -> None:
+        self.settle()
         settings = settings_of(account, config, created_ns)
         if config.storage == "memory":
-            self._write_memory(account, config.name, settings)
-            return
-        for home in self.directory.homes.values():
-            known = self.directory.settings_of(home)
-            if known["account"] == account and config_of(known).name == config.name:
-                self.directory.update_settings(home, settings)
-                return
+            write_file(self._memory_file(account, config.name), msgspec.json.encode(settings))
+        else:
+            self.directory.update_settings(self._homes[account, config.name], settings)
 
     def remove(self, account: str, config: StreamConfig, store: StreamStore) -> None:
+        self.settle()
         self._positions.remove(account, config.name)
         if config.storage == "memory":
             self._memory_file(account, config.name).unlink(missing_ok=True)
             sync_directory(self._memory)
             return
         assert isinstance(store, DiskStore)
+        del self._homes[account, config.name]
         self._files.delete(store)
+
+    def _keep_home(self, account: str, name: str, store: DiskStore) -> None:
+        assert isinstance(store.home, BlockHome)
+        self._homes[account, name] = store.home
 
     def recover(self) -> Iterable[Recovered]:
         for group, home in list(self.directory.homes.items()):
             settings, store = self.directory.settings_of(home), self._files.stores[group]
-            yield Recovered(settings["account"], config_of(settings), settings["created_ns"], store)
+            config = config_of(settings)
+            self._keep_home(settings["account"], config.name, store)
+            yield Recovered(settings["account"], config, settings["created_ns"], store)
         yield from self._recover_memory()
 
     def close(self) -> None:
@@ -125,9 +156,6 @@ class DiskStores:
 
     def _memory_file(self, account: str, name: str) -> Path:
         return self._memory / f"{file_stem(account, name)}.json"
-
-    def _write_memory(self, account: str, name: str, settings: Settings) -> None:
-        write_file(self._memory_file(account, name), msgspec.json.encode(settings))
 
     def _recover_memory(self) -> Iterator[Recovered]:
         for path in sorted(self._memory.glob("*.json")):

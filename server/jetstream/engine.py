@@ -34,6 +34,7 @@ UNLIMITED = AccountJetStreamOptions()
 class ApiCounts:
     total: int = 0
     errors: int = 0
+    inflight: int = 0  # of the whole server
 
 
 class JetStreamAccount:

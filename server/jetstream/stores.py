@@ -32,7 +32,16 @@ class Recovered:
 class Stores(Protocol):
     """Opens, keeps and removes the stores of streams, and remembers their configurations."""
 
-    def create(self, account: str, config: StreamConfig, created_ns: int) -> StreamStore: ...
+    def create(self, account: str, config: StreamConfig, created_ns: int) -> StreamStore:
+        """A new stream's store. Nobody may be told of it before `settle`."""
+
+    @property
+    def unsettled(self) -> int:
+        """How many streams were created since the last `settle`."""
+
+    def settle(self) -> None:
+        """All that was created lasts when this returns; OSError when it could not be."""
+
     def save(self, account: str, config: StreamConfig, created_ns: int) -> None: ...
     def remove(self, account: str, config: StreamConfig, store: StreamStore) -> None: ...
     def recover(self) -> Iterable[Recovered]: ...
@@ -56,6 +65,13 @@ class MemoryStores:
                 "this server keeps streams in memory only: ask for storage memory"
             )
         return open_memory_store(store_limits(config), config.first_seq)
+
+    @property
+    def unsettled(self) -> int:
+        return 0
+
+    def settle(self) -> None:
+        """Nothing outlives the process."""
 
     def save(self, account: str, config: StreamConfig, created_ns: int) -> None:
         """Nothing outlives the process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any, Final
 
 from server.jetstream import consumer_validate as rules
@@ -43,11 +44,13 @@ def names(request: Request) -> Answer:
     return {"total": len(found), "offset": offset, "limit": NAMES_LIMIT, "consumers": shown}
 
 
-def list_consumers(request: Request) -> Answer:
+def list_consumers(request: Request) -> Generator[None, None, Answer]:
     offset, found = page(request)
     offset = min(offset, len(found))
-    some = found[offset : offset + LIST_LIMIT]
-    shown = [consumer_info(consumer, with_server=False) for consumer in some]
+    shown = []
+    for consumer in found[offset : offset + LIST_LIMIT]:
+        shown.append(consumer_info(consumer, with_server=False))
+        yield
     return {"total": len(found), "offset": offset, "limit": LIST_LIMIT, "consumers": shown}
 
 
@@ -177,11 +180,18 @@ NOT_PAUSED: Final = {"paused": False, "pause_until": ZERO_TIME}
 ENDPOINTS: Final = (
     Endpoint(("CONSUMER", "CREATE"), 1, CREATED, create, more_names=True, body_first=True),
     Endpoint(("CONSUMER", "DURABLE", "CREATE"), 2, CREATED, create_durable, body_first=True),
-    Endpoint(("CONSUMER", "NAMES"), 1, "consumer_names_response", names, on_error=NO_CONSUMERS),
     Endpoint(
-        ("CONSUMER", "LIST"), 1, "consumer_list_response", list_consumers, on_error=NO_CONSUMERS
+        ("CONSUMER", "NAMES"), 1, "consumer_names_response", names, on_error=NO_CONSUMERS, info=True
     ),
-    Endpoint(("CONSUMER", "INFO"), 2, "consumer_info_response", info),
+    Endpoint(
+        ("CONSUMER", "LIST"),
+        1,
+        "consumer_list_response",
+        list_consumers,
+        on_error=NO_CONSUMERS,
+        info=True,
+    ),
+    Endpoint(("CONSUMER", "INFO"), 2, "consumer_info_response", info, info=True),
     Endpoint(("CONSUMER", "DELETE"), 2, "consumer_delete_response", delete),
     Endpoint(("CONSUMER", "PAUSE"), 2, "consumer_pause_response", pause, on_error=NOT_PAUSED),
     Endpoint(

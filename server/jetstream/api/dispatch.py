@@ -1,20 +1,28 @@
 """From a request's subject to its handler, and from what the handler says to the answer.
 
-A request with an unknown subject gets no answer, one without a reply is executed in silence.
+A request with an unknown subject gets no answer, one without a reply is executed in silence. The
+answers of one slice of work leave together, when what they tell of is on stable storage.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from server.core._account import Account, PySub
 from server.jetstream import errors
+from server.jetstream.advisory import Event
 from server.jetstream.api import consumers, messages, streams, system
+from server.jetstream.api.queue import RequestQueue
 from server.jetstream.api.request import Answer, Endpoint, Request, Unanswered, needs_newer_level
 from server.jetstream.apierror import ApiError
 from server.jetstream.engine import Engine
 from server.jetstream.gojson import encode
 from server.version import JETSTREAM_API_LEVEL
+
+if TYPE_CHECKING:
+    from server.core._client import Client
 
 PREFIX: Final = "$JS.API."
 TYPE_PREFIX: Final = "io.nats.jetstream.api.v1."
@@ -53,6 +61,25 @@ def by_words(endpoints: tuple[Endpoint, ...]) -> dict[tuple[str, ...], Endpoint]
     return {endpoint.words: endpoint for endpoint in endpoints}
 
 
+@dataclass(slots=True)
+class Answered:
+    """An answer on its way, and the events that its request caused."""
+
+    endpoint: Endpoint
+    request: Request
+    failed: bool
+    answer: Answer
+    events: list[Event]
+    creates: bool = False
+
+    def refuse(self, error: ApiError) -> None:
+        self.failed, self.answer, self.events = True, refused(self.endpoint, error), []
+
+
+def refused(endpoint: Endpoint, error: ApiError) -> Answer:
+    return {"type": TYPE_PREFIX + endpoint.kind, "error": error.shown(), **endpoint.on_error}
+
+
 class Api:
     """Answers the API of every account of the server."""
 
@@ -61,6 +88,8 @@ class Api:
         self._endpoints = by_words(ENDPOINTS)
         self._system_endpoints = by_words(system.ENDPOINTS)
         self._subs: dict[str, list[PySub]] = {}
+        self._queue = RequestQueue(engine.broker.turn, engine.clock, self._send)
+        self._answers: list[Answered] = []
 
     def listen(self) -> None:
         """Hear the requests of all accounts there are; called again when there may be more."""
@@ -69,26 +98,26 @@ class Api:
                 self._subs[account.name] = self._subscribe(account)
 
     def _subscribe(self, account: Account) -> list[PySub]:
-        def hear(subject: str, reply: str, headers: bytes, body: bytes, _: str) -> None:
-            self.answer(account, subject, reply, headers, body)
-
-        subs = [account.subscribe(PREFIX + tail, hear) for tail in HEARD]
+        subs = self._hear(account, PREFIX)
         domain = self._engine.domain
         if domain:
             subs += self._subscribe_domain(account, f"$JS.{domain}.API.")
         return subs
 
-    def _subscribe_domain(self, account: Account, prefix: str) -> list[PySub]:
-        def hear(subject: str, reply: str, headers: bytes, body: bytes, _: str) -> None:
-            self.answer(account, PREFIX + subject.removeprefix(prefix), reply, headers, body)
+    def _hear(self, account: Account, prefix: str) -> list[PySub]:
+        def hear(subject: str, reply: str, block: bytes, body: bytes, who: Client | None) -> None:
+            self.enqueue(account, subject.removeprefix(prefix), reply, block, body, who)
 
+        return [account.serve(prefix + tail, hear) for tail in HEARD]
+
+    def _subscribe_domain(self, account: Account, prefix: str) -> list[PySub]:
         def pass_on(subject: str, reply: str, headers: bytes, body: bytes, _: str) -> None:
             tail = subject.removeprefix(prefix)
             target = tail if tail.startswith(("$KV.", "$OBJ.")) else PREFIX + tail
             if not account.publish(target, reply, headers, body) and reply:
                 account.publish(reply, headers=NO_RESPONDERS % target.encode())
 
-        return [account.subscribe(prefix + tail, hear) for tail in HEARD] + [
+        return self._hear(account, prefix) + [
             account.subscribe(prefix + tail, pass_on) for tail in PASSED_ON
         ]
 
@@ -98,37 +127,88 @@ class Api:
                 sub.unsubscribe()
         self._subs.clear()
 
-    def answer(
-        self, account: Account, subject: str, reply: str, headers: bytes, body: bytes
+    def enqueue(
+        self,
+        account: Account,
+        tail: str,
+        reply: str,
+        headers: bytes,
+        body: bytes,
+        client: Client | None = None,
     ) -> None:
-        is_system = account is self._engine.broker.system_account
-        endpoint, names = self._find(subject, is_system)
+        """Answer at the end of this turn, or soon after; `tail` is the subject without prefix."""
+        engine = self._engine
+        is_system = account is engine.broker.system_account
+        endpoint, names = self._find(tail, is_system)
         if endpoint is None:
             return
-        owner = self._engine.accounts.get(account.name)
-        request = Request(self._engine, account, owner, subject, names, reply, headers, body)
-        self._engine.advisories.hold()
+        request = Request(
+            engine,
+            account,
+            engine.accounts.get(account.name),
+            PREFIX + tail,
+            names,
+            reply,
+            headers,
+            body,
+            client,
+        )
+        options = engine.options
+        entries_max = options.info_queue_limit if endpoint.info else options.request_queue_limit
+        work = self._work(endpoint, request, is_system)
+        dropped = self._queue.push(work, endpoint.info, entries_max)
+        engine.api.inflight = len(self._queue)
+        if dropped:
+            kind = "info" if endpoint.info else "API"
+            engine.warn(
+                f"JetStream {kind} request queue limit reached, dropping {dropped} requests"
+            )
+            engine.advisories.api_limit_reached(dropped)
+
+    def _work(self, endpoint: Endpoint, request: Request, is_system: bool) -> Iterator[None]:
+        engine = self._engine
+        unsettled = engine.stores.unsettled
+        engine.advisories.hold()
         try:
-            self._respond(endpoint, request, is_system)
+            failed, answer = yield from self._handle(endpoint, request, is_system)
         except Unanswered:
+            engine.advisories.release()
             return
-        finally:
-            self._engine.advisories.release()
+        answered = Answered(endpoint, request, failed, answer, engine.advisories.take())
+        answered.creates = engine.stores.unsettled > unsettled
+        self._answers.append(answered)
 
-    def _respond(self, endpoint: Endpoint, request: Request, is_system: bool) -> None:
-        failed, answer = self._handle(endpoint, request, is_system)
-        text = encode(answer)
-        account = request.account
+    def _send(self) -> None:
+        """What was answered in this slice leaves, when all that it tells of lasts."""
+        engine = self._engine
+        engine.api.inflight = len(self._queue)
+        if engine.stores.unsettled:
+            try:
+                engine.stores.settle()
+            except OSError as error:
+                engine.warn(f"New streams could not be kept: {error}")
+                for answered in self._answers:
+                    if answered.creates:
+                        answered.refuse(errors.STREAM_CREATE(err=error))
+        answers, self._answers = self._answers, []
+        for answered in answers:
+            self._respond(answered)
+
+    def _respond(self, answered: Answered) -> None:
+        endpoint, request, failed = answered.endpoint, answered.request, answered.failed
+        text = encode(answered.answer)
         if request.reply:
-            account.publish(request.reply, payload=text)
-        if endpoint.unseen:
-            return
-        self._count(request, endpoint, failed)
-        if failed or not endpoint.silent:
-            self._engine.advisories.api_audit(account, request.subject, request.body, text)
+            request.account.publish(request.reply, payload=text)
+        advisories = self._engine.advisories
+        if not endpoint.unseen:
+            self._count(request, endpoint, failed)
+            if failed or not endpoint.silent:
+                advisories.api_audit(request, text)
+        for event in answered.events:
+            advisories.send(*event)
 
-    def _find(self, subject: str, is_system: bool) -> tuple[Endpoint | None, list[str]]:
-        tokens = subject.removeprefix(PREFIX).split(".")
+    def _find(self, tail: str, is_system: bool) -> tuple[Endpoint | None, list[str]]:
+        tokens = tail.split(".")
         for table in (self._system_endpoints, self._endpoints):
             for size in range(min(len(tokens), 3), 0, -1):
                 endpoint = table.get(tuple(tokens[:size]))
@@ -138,7 +218,9 @@ class Api:
                     return (None if for_others else endpoint), rest
         return None, []
 
-    def _handle(self, endpoint: Endpoint, request: Request, is_system: bool) -> tuple[bool, Answer]:
+    def _handle(
+        self, endpoint: Endpoint, request: Request, is_system: bool
+    ) -> Generator[None, None, tuple[bool, Answer]]:
         """Whether it failed, and the answer."""
         kind = {"type": TYPE_PREFIX + endpoint.kind}
         known = endpoint.words in self._endpoints
@@ -150,9 +232,14 @@ class Api:
                 check_level(request)
                 if known and request.owner is None and not endpoint.body_first:
                     raise errors.NOT_ENABLED_FOR_ACCOUNT()
-            return False, kind | endpoint.handler(request)
+            answer = endpoint.handler(request)
+            if not isinstance(answer, dict):
+                # A long answer only tells: what happens while it is made is no consequence of it.
+                request.engine.advisories.release()
+                answer = yield from answer
+            return False, kind | answer
         except ApiError as error:
-            return True, {**kind, "error": error.shown(), **endpoint.on_error}
+            return True, refused(endpoint, error)
 
     def _count(self, request: Request, endpoint: Endpoint, failed: bool) -> None:
         if request.owner is None or (endpoint.silent and not failed):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
@@ -15,6 +15,7 @@ from server.jetstream.gojson import FLAG, INT, TEXT, TEXTS, TIME, UINT64, Nested
 from server.jetstream.goscan import JsonError
 
 if TYPE_CHECKING:
+    from server.core._client import Client
     from server.jetstream.consumer import Consumer
     from server.jetstream.engine import Engine, JetStreamAccount
     from server.jetstream.stream import Stream
@@ -36,6 +37,7 @@ class Request:
     reply: str
     headers: bytes
     body: bytes
+    client: Client | None = None  # who asks; None: not a client of this server
 
     @property
     def jetstream(self) -> JetStreamAccount:
@@ -89,7 +91,8 @@ class Unanswered(Exception):
     """Nobody is there to answer: the requester hears nothing."""
 
 
-Handler = Callable[[Request], Answer]
+# A generator where the answer is long: it may be interrupted at each yield.
+Handler = Callable[[Request], Answer | Generator[None, None, Answer]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +107,8 @@ class Endpoint:
     on_error: Answer = field(default_factory=dict)
     # Needs a cluster whatever else is wrong with the request.
     clustered: bool = False
+    # Only asks: it comes behind requests that change something.
+    info: bool = False
     # Success is neither counted nor told to auditors.
     silent: bool = False
     # The body is judged before it matters whether the account has JetStream.

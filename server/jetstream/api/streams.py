@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Final
 
 from server.jetstream import errors, validate
@@ -72,15 +72,19 @@ def names(request: Request) -> Answer:
     return shown | {"streams": page or None}
 
 
-def list_streams(request: Request) -> Answer:
+def list_streams(request: Request) -> Generator[None, None, Answer]:
     asked = request.optional(StreamsRequest, "JSApiStreamListRequest")
     owner = request.jetstream
     found = owner.matching(asked.subject)
     offset, page = page_of(found, asked.offset, LIST_LIMIT)
     shown: Answer = {"total": len(found), "offset": offset, "limit": LIST_LIMIT}
-    return shown | {
-        "streams": [stream_info(owner.streams[name], with_server=False) for name in page]
-    }
+    rows = []
+    for name in page:
+        stream = owner.streams.get(name)
+        if stream is not None:  # it may go while the page is made
+            rows.append(stream_info(stream, with_server=False))
+            yield
+    return shown | {"streams": rows}
 
 
 def page_of(rows: Sequence[str], offset: int, limit: int) -> tuple[int, Sequence[str]]:
@@ -121,12 +125,17 @@ def needs_cluster(request: Request) -> Answer:
 
 
 ENDPOINTS: Final = (
-    Endpoint(("INFO",), 0, "account_info_response", info),
+    Endpoint(("INFO",), 0, "account_info_response", info, info=True),
     Endpoint(("STREAM", "CREATE"), 1, "stream_create_response", create),
     Endpoint(("STREAM", "UPDATE"), 1, "stream_update_response", update),
     Endpoint(("STREAM", "DELETE"), 1, "stream_delete_response", delete),
     Endpoint(
-        ("STREAM", "NAMES"), 0, "stream_names_response", names, on_error=NO_PAGE | {"streams": None}
+        ("STREAM", "NAMES"),
+        0,
+        "stream_names_response",
+        names,
+        on_error=NO_PAGE | {"streams": None},
+        info=True,
     ),
     Endpoint(
         ("STREAM", "LIST"),
@@ -134,8 +143,11 @@ ENDPOINTS: Final = (
         "stream_list_response",
         list_streams,
         on_error=NO_PAGE | {"streams": []},
+        info=True,
     ),
-    Endpoint(("STREAM", "INFO"), 1, "stream_info_response", stream_details, on_error=NO_PAGE),
+    Endpoint(
+        ("STREAM", "INFO"), 1, "stream_info_response", stream_details, on_error=NO_PAGE, info=True
+    ),
     Endpoint(("STREAM", "PURGE"), 1, "stream_purge_response", purge, on_error={"purged": 0}),
     Endpoint(
         ("STREAM", "LEADER", "STEPDOWN"),
