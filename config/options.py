@@ -12,9 +12,6 @@ from msgspec import Struct
 GLOBAL_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"
 REDACTED: Final = "[REDACTED]"
-# Consumers can be made, changed and asked about, but do not deliver yet. Nobody should wait for
-# messages that never come, so making one is refused unless this feature flag is on.
-PREVIEW_CONSUMERS: Final = "preview_consumers"
 
 _SECOND_NS: Final = 1_000_000_000
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from config.limits import MAX_PAYLOAD_WARNING_BYTES, PRODUCTION
-from config.options import PREVIEW_CONSUMERS, SYSTEM_ACCOUNT, Options
+from config.options import SYSTEM_ACCOUNT, Options
 from server.auth.authenticate import Authenticator
 from server.auth.directory import Directory
 from server.auth.nkeys import ServerIdentity
@@ -172,7 +172,7 @@ class App:
         notice(f"  Martlet:  {MARTLET_VERSION}")
         notice(f"  Name:     {self.server_name}")
         notice(f"  ID:       {self.server_id}")
-        for flag in sorted(options.feature_flags.keys() - {PREVIEW_CONSUMERS}):
+        for flag in sorted(options.feature_flags):
             notice(f"  Feature flag {flag!r} is not known here")
         if self.authenticator.directory.has_plain_passwords():
             self.logger.warn("Plaintext passwords detected, use nkeys or bcrypt")

@@ -55,6 +55,7 @@ class JetStream:
         durable = settled.jetstream.sync_always
         self.stores = DiskStores(Path(self.store_dir), durable=durable)
         self.commit = LocalCommit(broker.turn, self.stores.directory, self._log, lazy=not durable)
+        self.stores.book.attach(self.commit)
         self.ingests = Ingests(self.commit, settled.max_payload_bytes)
         self.engine = Engine(
             broker,
@@ -109,6 +110,7 @@ class JetStream:
         self.ingests.timers.run(now_ns)
         self.engine.timers.run(now_ns)
         self.engine.hub.run_timers()
+        self.engine.hub.keep_soon()
         interval_ns = self.engine.options.sync_interval_ns
         now_ns = self._clock.monotonic_ns()
         if not self.stores.directory.durable and now_ns - self._synced_ns >= interval_ns:

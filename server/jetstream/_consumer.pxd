@@ -7,6 +7,7 @@ from server.core._sink cimport Msg, Sink
 from server.core._sublist cimport MatchResult, Sub, Sublist
 from server.core._turn cimport Phase
 from server.jetstream._ingest cimport StreamSink
+from server.jetstream._keeper cimport Keeper, Place
 from server.jetstream._pending cimport Entry, PendingTable
 from server.jetstream._waiting cimport Waiting, WaitingQueue
 from storage._filter cimport SubjectFilter
@@ -106,6 +107,7 @@ cdef class ConsumerCore(Sink):
     cdef int64_t replay_sent_ns
     cdef int64_t replay_due_ns
 
+    cdef readonly Keeper keeper         # None: it ends with the process
     cdef readonly bint closed
     cdef public bint active             # push: somebody listens
     cdef bint is_ready                  # stands in the hub's row
@@ -152,6 +154,9 @@ cdef class ConsumerCore(Sink):
     cdef int check_waiting(self, bint at_end, int64_t now_ns, int64_t* batch) except -1
 
     # What is kept
+    cdef int note(self) except -1
+    cdef int note_moved(self) except -1
+    cdef int write_place(self, Place* place) except -1
     cdef int64_t wait_of(self, int32_t redeliveries) noexcept nogil
     cdef void move_floor(self, uint64_t consumer_seq, uint64_t seq) noexcept nogil
     cdef int end_entry(self, Entry* entry, Ending why, str reason) except -1
@@ -206,6 +211,10 @@ cdef class ConsumerHub:
     cdef Phase phase
     cdef readonly object timers
     cdef object ready                   # deque of cores
+    cdef readonly object book           # ConsumerBook; None: nothing outlives the process
+    cdef Phase keeping
+    cdef list unkept                    # cores whose changes are not in the book
+    cdef list asking                    # (core, reply) of acks that want an answer
     cdef list told                      # calls put off to the phase
     cdef dict ack_sinks                 # by account name
     cdef readonly set dormant           # push consumers to which nobody listens
@@ -219,6 +228,8 @@ cdef class ConsumerHub:
 
     cdef int64_t now(self) noexcept
     cdef char* reserve(self, size_t count) except NULL
+    cdef int answer_when_kept(self, ConsumerCore core, bytes reply) except -1
+    cdef int keep_one(self, ConsumerCore core, int64_t now_ns, int64_t wall_ns) except -1
     cdef int add_ready(self, ConsumerCore core) except -1
     cdef int tell(self, object call, tuple arguments) except -1
     cdef AckSink acks_of(self, Account account)

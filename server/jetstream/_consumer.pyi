@@ -5,9 +5,11 @@ from server.core._account import Account
 from server.core._broker import Broker
 from server.core._sublist import Sublist
 from server.jetstream._ingest import StreamSink
+from server.jetstream._keeper import Keeper, Reader
 from server.jetstream._pending import PendingTable
 from server.jetstream._waiting import WaitingQueue
 from server.jetstream.consumer_config import ConsumerConfig
+from server.jetstream.consumerbook import ConsumerBook
 from server.jetstream.timers import WakingTimers
 from storage._store import StreamStore
 
@@ -57,6 +59,8 @@ class ConsumerCore:
         """Where a consumer that knows nothing begins."""
     def skip_to(self, sequences: Sequence[int], resume_seq: int) -> None:
         """Deliver these first, then go on from `resume_seq`."""
+    def start_behind(self, seq: int) -> None:
+        """It was among the last of each subject, and none of them is left."""
     def replay_until(self, seq: int) -> None:
         """Keep the gaps between messages up to this one."""
     def start(self) -> None:
@@ -81,6 +85,23 @@ class ConsumerCore:
         """Messages went by a purge; `first_seq` is the first that may be left, 0: none is."""
     def reset(self, seq: int) -> None:
         """Deliver from `seq` on, as if nothing had been delivered."""
+    keeper: Keeper | None
+    def keep(self, keeper: Keeper, records: list[tuple[int, bytes]]) -> None:
+        """Keep the state from now on; `records` are what was kept of it, oldest first."""
+    def has_record(self, keeper: Keeper, records: list[tuple[int, bytes]]) -> bool:
+        """Whether one of them is of this consumer and not of a namesake before it."""
+    def take_record(self, keeper: Keeper, reader: Reader) -> None: ...
+    def take_place(self, reader: Reader) -> None: ...
+    def take_retired(self, reader: Reader) -> None: ...
+    def take_entries(self, reader: Reader, passed_ns: int) -> None: ...
+    def take_change(self, reader: Reader, passed_ns: int) -> None: ...
+    def fit_to_stream(self) -> None:
+        """The stream may have lost its tail, and messages that were pending."""
+    @property
+    def kept_resume_seq(self) -> int:
+        """Where it goes on behind the last of each subject, when it was stopped among them."""
+    def forget(self) -> None:
+        """The consumer is gone: so is what was kept of it."""
     @property
     def ack_pending(self) -> int: ...
     @property
@@ -141,6 +162,13 @@ class ConsumerHub:
     def run_told(self) -> None: ...
     def run_timers(self) -> None:
         """What is due by now."""
+    book: ConsumerBook | None
+    def set_book(self, book: ConsumerBook | None) -> None: ...
+    def keep_soon(self) -> None:
+        """Write what changed with this turn's commit."""
+    def keep_all(self) -> None:
+        """Changes go to the book; it is durable with the messages of this turn."""
+    def answer(self, asking: list[tuple[ConsumerCore, bytes]]) -> None: ...
     def add_dormant(self, core: ConsumerCore) -> None: ...
     def tick(self, now_ns: int) -> None: ...
     def close(self) -> None: ...

@@ -27,6 +27,19 @@ from server.jetstream._acks cimport (
     put_number,
     read_ack_subject,
 )
+from server.jetstream._keeper cimport (
+    CHANGES,
+    MORE,
+    OP_ACKED,
+    OP_DELIVERED,
+    OP_POSTPONED,
+    OP_REDELIVERED,
+    OP_RETIRED,
+    WHOLE,
+    Keeper,
+    Place,
+    Reader,
+)
 from server.jetstream._pending cimport PENDING, QUEUED
 from storage._index cimport SUBJECT_ID_MASK
 
@@ -36,6 +49,7 @@ from server.jetstream.apilevel import needs_newer_level
 from server.jetstream.timers import WakingTimers
 
 cdef enum:
+    KEEPING_PHASE = 3           # before the commit
     CONSUMER_PHASE = 5
     COPIED_BODY_MAX = 2048
     BYTES_AT_ONCE_MAX = 1 << 20
@@ -225,6 +239,10 @@ cdef class ConsumerCore(Sink):
             self.skip[i] = seq
         self.skip_count = len(sequences)
         self.resume_seq = resume_seq
+
+    def start_behind(self, uint64_t seq):
+        """It was among the last of each subject, and none of them is left."""
+        self.next_seq = self.search_seq = seq
 
     def replay_until(self, uint64_t seq):
         """Keep the gaps between messages up to this one."""
@@ -437,9 +455,11 @@ cdef class ConsumerCore(Sink):
         return 0
 
     cdef int answer_ack(self, Msg* message) except -1:
-        """The answer to an ack that asked for one."""
-        self.hub.tell(self.send_empty, (message.reply[:message.reply_len],))
-        return 0
+        """The answer to an ack that asked for one: when what it did is kept."""
+        cdef bytes reply = message.reply[:message.reply_len]
+        if self.keeper is None:
+            return self.hub.tell(self.send_empty, (reply,))
+        return self.hub.answer_when_kept(self, reply)
 
     def send_empty(self, bytes to):
         self.send_status(to, b"")
@@ -495,8 +515,24 @@ cdef class ConsumerCore(Sink):
             if why == ENDED_TERMINATED or why == ENDED_REMOVED:
                 self.hub.tell(self.owner.terminated, (seq, consumer_seq, deliveries, reason))
         self.table.settle(entry)
+        if self.keeper is not None:
+            self.note()
+            self.keeper.acked(seq)
         if was_pending:
             self.move_floor(consumer_seq, seq)
+        return 0
+
+    cdef int note(self) except -1:
+        """A change for the keeper follows."""
+        if not self.keeper.is_dirty:
+            self.hub.unkept.append(self)
+        return 0
+
+    cdef int note_moved(self) except -1:
+        """More changed than single changes tell."""
+        if self.keeper is not None:
+            self.note()
+            self.keeper.moved()
         return 0
 
     cdef void move_floor(self, uint64_t consumer_seq, uint64_t seq) noexcept nogil:
@@ -522,6 +558,9 @@ cdef class ConsumerCore(Sink):
             delay = nak_delay_ns(argument)
             if delay is not None:
                 self.table.postpone(entry, now_ns + <int64_t>delay)
+                if self.keeper is not None:
+                    self.note()
+                    self.keeper.postponed(seq, delay)
                 return self.arm(now_ns + <int64_t>delay)
             self.owner.warn_of_delay(argument)
         self.overdue(seq)
@@ -533,6 +572,9 @@ cdef class ConsumerCore(Sink):
         if entry == NULL or not entry.flags & PENDING or entry.flags & QUEUED:
             return 0
         self.table.postpone(entry, now_ns + self.wait_of(entry.redeliveries))
+        if self.keeper is not None:
+            self.note()
+            self.keeper.postponed(seq, self.wait_of(entry.redeliveries))
         return 0
 
     cdef int overdue(self, uint64_t seq) except -1:
@@ -547,6 +589,9 @@ cdef class ConsumerCore(Sink):
             self.flow.ended(seq, consumer_seq, deliveries, ENDED_MAX_DELIVER, "")
         self.hub.tell(self.owner.max_delivered, (seq, deliveries))
         self.table.retire(entry)
+        if self.keeper is not None:
+            self.note()
+            self.keeper.retired(seq)
         self.move_floor(consumer_seq, seq)
         return 0
 
@@ -984,11 +1029,18 @@ cdef class ConsumerCore(Sink):
         if self.ack_policy == ACK_NONE:
             self.floor_consumer_seq = consumer_seq
             self.floor_seq = seq
+            self.note_moved()
             if self.feed.retention != KEEP_BY_LIMITS:
                 self.feed.settled(seq)
             return 0
         if not is_new:
             redeliveries = <int32_t>deliveries - 1
+        if self.keeper is not None:
+            self.note()
+            if is_new:
+                self.keeper.delivered(seq, consumer_seq)
+            else:
+                self.keeper.redelivered(seq, consumer_seq, redeliveries)
         entry = self.table.delivered(seq, consumer_seq, now_ns + self.wait_of(redeliveries))
         if self.armed_at_ns == 0 or entry.due_ns < self.armed_at_ns:
             self.arm(entry.due_ns + (<int64_t>1 << self.table.shift))
@@ -1052,6 +1104,7 @@ cdef class ConsumerCore(Sink):
             self.floor_consumer_seq = self.next_consumer_seq - 1
             self.floor_seq = max(self.next_seq - 1, self.floor_seq)
             self.delivered_seq = max(self.delivered_seq, self.floor_seq)
+        self.note_moved()
         self.recount()
         self.wake()
 
@@ -1068,8 +1121,163 @@ cdef class ConsumerCore(Sink):
         self.next_consumer_seq = 1
         self.start_at(seq)
         self.delivered_wall_ns = self.acked_wall_ns = 0
+        self.note_moved()
         self.recount()
         self.wake()
+
+    # What outlives the process
+
+    def keep(self, Keeper keeper not None, list records):
+        """Keep the state from now on; `records` are what was kept of it, oldest first."""
+        cdef bytes record
+        for seq, record in records:
+            keeper.records.append(seq)
+            self.take_record(keeper, Reader(record))
+        self.keeper = keeper
+        self.note_moved()
+
+    def has_record(self, Keeper keeper not None, list records):
+        """Whether one of them is of this consumer and not of a namesake before it."""
+        cdef Reader reader
+        for _, record in records:
+            reader = Reader(record)
+            reader.get()
+            if reader.get() == keeper.identity:
+                return True
+        return False
+
+    def take_record(self, Keeper keeper, Reader reader):
+        cdef uint64_t kind = reader.get()
+        cdef int64_t passed_ns
+        if reader.get() != keeper.identity:
+            return
+        if kind == WHOLE:
+            self.take_place(reader)
+        passed_ns = self.hub.broker.wall() - <int64_t>reader.get() * 1_000_000
+        if kind == WHOLE:
+            self.take_retired(reader)
+        if kind == CHANGES:
+            while reader.at < reader.end:
+                self.take_change(reader, passed_ns)
+        else:
+            self.take_entries(reader, passed_ns)
+
+    def take_place(self, Reader reader):
+        self.table.clear()
+        self.drop_skipped()
+        self.next_seq = self.search_seq = reader.get()
+        self.next_consumer_seq = reader.get()
+        self.delivered_seq = reader.get()
+        self.floor_seq = reader.get()
+        self.floor_consumer_seq = reader.get()
+        self.resume_seq = reader.get()
+        self.delivered_wall_ns = <int64_t>reader.get()
+        self.acked_wall_ns = <int64_t>reader.get()
+
+    def take_retired(self, Reader reader):
+        cdef Entry* entry
+        cdef uint64_t seq, consumer_seq
+        for _ in range(reader.get()):
+            seq = reader.get()
+            consumer_seq = reader.get()
+            entry = self.table.delivered(seq, consumer_seq, 0)
+            entry.redeliveries = <int32_t>reader.get_signed()
+            self.table.retire(entry)
+
+    def take_entries(self, Reader reader, int64_t passed_ns):
+        cdef Entry* entry
+        cdef uint64_t seq = 0, consumer_seq = 0
+        cdef int64_t due_ns, now_ns = self.hub.now()
+        cdef int32_t redeliveries
+        while reader.at < reader.end:
+            seq += reader.get()
+            consumer_seq += reader.get()
+            redeliveries = <int32_t>reader.get_signed()
+            due_ns = now_ns + reader.get_signed() * 1_000_000 - passed_ns
+            entry = self.table.delivered(seq, consumer_seq, due_ns)
+            entry.redeliveries = redeliveries
+            if redeliveries > 0:
+                self.table.count(entry)
+
+    def take_change(self, Reader reader, int64_t passed_ns):
+        cdef uint64_t op = reader.get()
+        cdef uint64_t seq = self.delivered_seq + <uint64_t>reader.get_signed()
+        cdef int64_t now_ns = self.hub.now()
+        cdef int32_t redeliveries
+        cdef uint64_t consumer_seq
+        cdef Entry* entry
+        if op == OP_DELIVERED:
+            self.next_consumer_seq += <uint64_t>reader.get_signed()
+            self.delivered_seq = seq
+            self.next_seq = self.search_seq = seq + 1
+            self.table.delivered(
+                seq, self.next_consumer_seq - 1, now_ns + self.wait_of(0) - passed_ns
+            )
+            return
+        entry = self.table.find(seq)
+        if op == OP_REDELIVERED:
+            self.next_consumer_seq += <uint64_t>reader.get_signed()
+            redeliveries = <int32_t>reader.get_signed()
+            if entry != NULL:
+                entry = self.table.delivered(
+                    seq, 0, now_ns + self.wait_of(redeliveries) - passed_ns)
+                entry.redeliveries = redeliveries
+        elif op == OP_POSTPONED:
+            redeliveries = 0
+            passed_ns -= reader.get_signed() * 1_000_000
+            if entry != NULL and entry.flags & PENDING:
+                self.table.postpone(entry, now_ns - passed_ns)
+        elif entry != NULL:
+            consumer_seq = entry.consumer_seq
+            if op == OP_ACKED:
+                was_pending = entry.flags & PENDING
+                self.table.settle(entry)
+            else:
+                was_pending = True
+                self.table.retire(entry)
+            if was_pending:
+                self.move_floor(consumer_seq, seq)
+
+    def fit_to_stream(self):
+        """The stream may have lost its tail, and messages that were pending."""
+        cdef uint64_t last = self.store.last_seq, seq, consumer_seq
+        cdef uint32_t number
+        cdef Entry* entry
+        for number in range(1, self.table.top):
+            entry = &self.table.entries[number]
+            if entry.seq and not self.store.spans.slot(entry.seq):
+                seq, consumer_seq = entry.seq, entry.consumer_seq
+                was_pending = entry.flags & PENDING
+                self.table.settle(entry)
+                if was_pending:
+                    self.move_floor(consumer_seq, seq)
+                if self.table.known == 0:
+                    break
+        self.next_seq = self.search_seq = min(self.next_seq, last + 1)
+        self.delivered_seq = min(self.delivered_seq, last)
+        self.floor_seq = min(self.floor_seq, last)
+
+    cdef int write_place(self, Place* place) except -1:
+        place.next_seq = self.next_seq
+        place.next_consumer_seq = self.next_consumer_seq
+        place.delivered_seq = self.delivered_seq
+        place.floor_seq = self.floor_seq
+        place.floor_consumer_seq = self.floor_consumer_seq
+        place.resume_seq = self.resume_seq if self.skip_at < self.skip_count else 0
+        place.delivered_wall_ns = self.delivered_wall_ns
+        place.acked_wall_ns = self.acked_wall_ns
+        return 0
+
+    @property
+    def kept_resume_seq(self):
+        """Where it goes on behind the last of each subject, when it was stopped among them."""
+        return self.resume_seq
+
+    def forget(self):
+        """The consumer is gone: so is what was kept of it."""
+        if self.keeper is not None and self.hub.book is not None:
+            self.hub.book.forget(self.keeper.records)
+            self.keeper = None
 
     # What an answer tells
 
@@ -1317,6 +1525,9 @@ cdef class ConsumerHub:
         self.messages_a_turn_max = 2048
         self.messages_at_once_max = 256
         self.phase = broker.turn.phase(CONSUMER_PHASE, self.run)
+        self.keeping = broker.turn.phase(KEEPING_PHASE, self.keep_all)
+        self.unkept = []
+        self.asking = []
         self.armed_ns = None
 
     def __dealloc__(self):
@@ -1382,6 +1593,52 @@ cdef class ConsumerHub:
                 call(*arguments)
             except Exception as error:
                 self.broker.hooks.log("error", f"Telling of a consumer failed: {error!r}")
+
+    # What outlives the process
+
+    def set_book(self, book):
+        self.book = book
+
+    cdef int answer_when_kept(self, ConsumerCore core, bytes reply) except -1:
+        self.asking.append((core, reply))
+        self.keeping.mark()
+        return 0
+
+    def keep_soon(self):
+        """Write what changed with this turn's commit."""
+        if self.unkept:
+            self.keeping.mark()
+
+    def keep_all(self):
+        """Changes go to the book; it is durable with the messages of this turn."""
+        cdef int64_t now_ns = self.now(), wall_ns = self.broker.wall()
+        unkept, self.unkept = self.unkept, []
+        for core in unkept:
+            self.keep_one(core, now_ns, wall_ns)
+        asking, self.asking = self.asking, []
+        if asking:
+            self.book.when_durable(lambda: self.answer(asking))
+
+    cdef int keep_one(self, ConsumerCore core, int64_t now_ns, int64_t wall_ns) except -1:
+        cdef Place place
+        cdef Keeper keeper = core.keeper
+        cdef bint whole
+        if keeper is None:
+            return 0
+        core.write_place(&place)
+        records = keeper.take(&place, core.table, now_ns, wall_ns)
+        written = self.book.write(keeper.key, records)
+        whole = keeper.since_whole == 0
+        if whole:
+            self.book.forget(keeper.records)
+            keeper.records = written
+        else:
+            keeper.records += written
+        return 0
+
+    def answer(self, asking):
+        for core, reply in asking:
+            core.send_empty(reply)
 
     def run_timers(self):
         """What is due by now."""

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from server.core._turn import Turn
-from server.jetstream._ingest import StreamSink
 from storage._blockhome import BlockHome
+from storage._store import StreamStore
 
 DISK_PHASE = 4
 
@@ -27,11 +27,32 @@ class Directory(Protocol):
     def sync(self) -> None: ...
 
 
+class Written(Protocol):
+    """Who writes: the sink of a stream, the consumers' book."""
+
+    in_memory: bool
+    down: str | None
+
+    @property
+    def name(self) -> bytes: ...
+    @property
+    def store(self) -> StreamStore: ...
+    @property
+    def last_seq(self) -> int: ...
+    @property
+    def durable_seq(self) -> int: ...
+    def close_turn(self) -> None:
+        """The turn's commit follows."""
+
+    def release(self, seq: int) -> bool:
+        """All up to `seq` is durable; whether it still waits for something."""
+
+
 class Commit(Protocol):
     """What a sink asks of its commit."""
 
-    def dirty(self, sink: StreamSink) -> None: ...
-    def broken(self, sink: StreamSink, error: BaseException) -> None: ...
+    def dirty(self, sink: Written) -> None: ...
+    def broken(self, sink: Written, error: BaseException) -> None: ...
 
 
 class LocalCommit:
@@ -49,13 +70,13 @@ class LocalCommit:
         self._directory = directory
         self._log = log
         self._lazy = lazy
-        self._dirty: list[StreamSink] = []
-        self._waiting: dict[StreamSink, None] = {}
-        self._sinks: set[StreamSink] = set()
+        self._dirty: list[Written] = []
+        self._waiting: dict[Written, None] = {}
+        self._sinks: set[Written] = set()
         self._failed = False
         self._why: str | None = None
 
-    def adopt(self, sink: StreamSink) -> None:
+    def adopt(self, sink: Written) -> None:
         """A stream is opened."""
         self._sinks.add(sink)
         if self._failed and not sink.in_memory:
@@ -65,11 +86,11 @@ class LocalCommit:
         """Something else was written to the directory: a purge, a deletion."""
         self._phase.mark()
 
-    def dirty(self, sink: StreamSink) -> None:
+    def dirty(self, sink: Written) -> None:
         self._dirty.append(sink)
         self._phase.mark()
 
-    def broken(self, sink: StreamSink, error: BaseException) -> None:
+    def broken(self, sink: Written, error: BaseException) -> None:
         """An invariant or the machine: that stream stores nothing more, and says so."""
         sink.down = f"stream is down: {error}"
         self._log("error", f"JetStream stream {sink.name.decode()!r} is down: {error!r}")
@@ -91,7 +112,7 @@ class LocalCommit:
         except OSError as error:
             self._fail(str(error))
 
-    def _release(self, sink: StreamSink) -> None:
+    def _release(self, sink: Written) -> None:
         if sink.in_memory or (self._lazy and not self._failed):
             sink.release(sink.last_seq)
             return
@@ -121,7 +142,7 @@ class LocalCommit:
         except OSError as error:
             self._fail(str(error))
 
-    def forget(self, sink: StreamSink) -> None:
+    def forget(self, sink: Written) -> None:
         """The stream is closed."""
         self._sinks.discard(sink)
         self._waiting.pop(sink, None)

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from server.jetstream._consumer import ConsumerCore
+from server.jetstream._keeper import Keeper
 from server.jetstream.consumer_config import ConsumerConfig
+from server.jetstream.consumerbook import key_of
 from server.jetstream.gotime import time_ns
 
 if TYPE_CHECKING:
@@ -57,7 +59,28 @@ class Consumer:
         self.name = name
         self.created_ns = created_ns
         self.core = ConsumerCore(stream.feed, self, name, config, 1)
-        begin(self.core, stream, config)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Where it was, or where its policy says."""
+        core, stream, book = self.core, self.stream, self.stream.engine.hub.book
+        if book is None or not is_kept(self.config) or stream.config.storage == "memory":
+            begin(core, stream, self.config)
+            return
+        keeper = Keeper(key_of(stream.account.name, stream.name, self.name), self.created_ns)
+        records = book.state(keeper.key)
+        if not core.has_record(keeper, records):
+            begin(core, stream, self.config)
+            core.keep(keeper, records)
+            return
+        core.keep(keeper, records)
+        core.fit_to_stream()
+        resume_seq = core.kept_resume_seq
+        if resume_seq > core.next_seq:
+            latest = stream.store.multi_last(self.config.filters or None, resume_seq - 1)
+            core.skip_to([seq for seq in latest if seq >= core.next_seq], resume_seq)
+            if not latest or latest[-1] < core.next_seq:
+                core.start_behind(resume_seq)
 
     @property
     def closed(self) -> bool:
@@ -75,6 +98,8 @@ class Consumer:
         elif not self.closed:
             self.core.refuse_waiting(409, "Consumer Deleted")
         self.core.stop()
+        if reason != "shutdown":
+            self.core.forget()
 
     def info(self) -> ConsumerInfo:
         core = self.core
@@ -165,12 +190,17 @@ class Consumer:
         self.core.stop()
 
 
+def is_kept(config: ConsumerConfig) -> bool:
+    """Whether a consumer outlives the process."""
+    return not config.direct and not config.mem_storage
+
+
 def begin(core: ConsumerCore, stream: Stream, config: ConsumerConfig) -> None:
     """A new consumer goes to where its deliver policy says."""
     last = stream.state().last_seq
     if config.deliver_policy == "last_per_subject" and stream.config.max_msgs_per_subject != 1:
         latest = stream.store.multi_last(config.filters or None, stream.durable_seq)
-        core.start_at(latest[0] if latest else last + 1)
+        core.start_at(latest[0] if latest else last)
         core.skip_to(latest, last + 1)
     else:
         core.start_at(starting_seq(stream, config))

@@ -1,34 +1,33 @@
-"""The configurations of all consumers of a data directory: one journal, a line for each change.
+"""Consumers as they are kept: configurations and states, in a stream of the data directory that
+nobody sees.
 
-A line is written, and synced where the directory is durable, before the change is answered. The
-journal is written anew when it is opened and when most of its lines say nothing any more, so that
-it stays within a few times what the living consumers need.
+What is written here is durable with the commit of the turn in which it was written, as the messages
+of all other streams are, and never before them: a consumer is not ahead of its stream. A record
+lives until another one makes it worthless, so the stream stays within a few times what the living
+consumers need. Whoever must not answer before something is durable asks `when_durable`.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from server.jetstream.commit import Commit
 from server.jetstream.consumer_config import ConsumerConfig
-from storage.fs import write_file
+from storage._blockhome import BlockHome
+from storage._store import StreamStore
 
-DEAD_LINES_MAX: Final = 4096
+CONFIGURATION: Final = "c."
+STATE: Final = "s."
 
 
 class Entry(msgspec.Struct):
-    """One line. Without a configuration: the consumer was removed."""
-
-    account: str
-    stream: str
-    name: str
-    created_ns: int = 0
-    config: ConsumerConfig | None = None
+    created_ns: int
+    config: ConsumerConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,80 +37,141 @@ class KeptConsumer:
     created_ns: int
 
 
+def key_of(account: str, stream: str, name: str) -> str:
+    """Only an account's name may have dots."""
+    return f"{account}.{stream}.{name}"
+
+
 class ConsumerBook:
-    """Opened for the life of the process; another process is kept out by the directory's lock."""
+    """To a commit it looks like a stream's sink; its store is opened when it is first needed."""
 
-    def __init__(self, path: Path, *, durable: bool) -> None:
-        self._path = path
-        self._durable = durable
-        self._entries: dict[tuple[str, str], dict[str, Entry]] = {}
-        self._dead_lines = 0
-        self._fd = -1
-        self._read()
-        self._rewrite()
+    name = b"consumers"
+    in_memory = False
 
-    def of_stream(self, account: str, stream: str) -> list[KeptConsumer]:
-        found = self._entries.get((account, stream), {})
-        return [
-            KeptConsumer(entry.name, entry.config, entry.created_ns)
-            for entry in found.values()
-            if entry.config is not None
-        ]
+    def __init__(self, open_store: Callable[[], StreamStore], store: StreamStore | None) -> None:
+        self._open_store = open_store
+        self._store = store
+        self._commit: Commit | None = None
+        self._configurations: dict[str, dict[str, int]] = {}
+        self._kept: dict[str, dict[str, Entry]] = {}
+        self._states: dict[str, list[tuple[int, bytes]]] = {}
+        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._is_dirty = False
+        self.down: str | None = None
+        self.durable_seq = store.last_seq if store is not None else 0
+        if store is not None:
+            self._read(store)
+
+    def _read(self, store: StreamStore) -> None:
+        seq = 1
+        while (found := store.load_next(seq)) is not None:
+            seq = found.seq + 1
+            kind, key = found.subject[:2], found.subject[2:]
+            if kind == STATE:
+                self._states.setdefault(key, []).append((found.seq, found.payload))
+                continue
+            owner, _, name = key.rpartition(".")
+            self._configurations.setdefault(owner, {})[name] = found.seq
+            entry = msgspec.json.decode(found.payload, type=Entry)
+            self._kept.setdefault(owner, {})[name] = entry
+
+    def attach(self, commit: Commit) -> None:
+        self._commit = commit
+
+    # Writing
+
+    @property
+    def store(self) -> StreamStore:
+        if self._store is None:
+            self._store = self._open_store()
+        return self._store
+
+    def _touch(self) -> None:
+        if not self._is_dirty and self._commit is not None:
+            self._is_dirty = True
+            self._commit.dirty(self)
+
+    def _append(self, subject: str, payload: bytes) -> int:
+        self._touch()
+        return self.store.store(subject, b"", payload, 0)
+
+    def _forget(self, sequences: Iterable[int]) -> None:
+        self._touch()
+        self.store.delete_many(list(sequences))
 
     def save(
         self, account: str, stream: str, name: str, config: ConsumerConfig, created_ns: int
     ) -> None:
-        self._append([Entry(account, stream, name, created_ns, config.copy())])
+        """Keep a configuration in place of the one before."""
+        payload = msgspec.json.encode(Entry(created_ns, config))
+        seq = self._append(CONFIGURATION + key_of(account, stream, name), payload)
+        known = self._configurations.setdefault(f"{account}.{stream}", {})
+        if name in known:
+            self._forget([known[name]])
+        known[name] = seq
 
     def remove(self, account: str, stream: str, names: Iterable[str]) -> None:
-        known = self._entries.get((account, stream), {})
-        self._append([Entry(account, stream, name) for name in names if name in known])
+        """Forget the configurations; the states go with `replace`."""
+        owner = f"{account}.{stream}"
+        known = self._configurations.get(owner, {})
+        gone = [known.pop(name) for name in names if name in known]
+        if gone:
+            self._forget(gone)
+        if not known:
+            self._configurations.pop(owner, None)
 
-    def close(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+    def write(self, key: str, records: Sequence[bytes]) -> list[int]:
+        """Add to a consumer's state; the sequences by which `forget` knows the records."""
+        return [self._append(STATE + key, record) for record in records]
 
-    def _append(self, entries: list[Entry]) -> None:
-        if not entries:
+    def forget(self, sequences: Sequence[int]) -> None:
+        """Records of states that say nothing any more."""
+        if sequences:
+            self._forget(sequences)
+
+    # Reading, at the start
+
+    def of_stream(self, account: str, stream: str) -> list[KeptConsumer]:
+        found = self._kept.get(f"{account}.{stream}", {})
+        return [KeptConsumer(name, kept.config, kept.created_ns) for name, kept in found.items()]
+
+    def state(self, key: str) -> list[tuple[int, bytes]]:
+        """The records of a state with their sequences, in order; asked once."""
+        return self._states.pop(key, [])
+
+    def drop_strays(self) -> None:
+        """All consumers are back: what is left belongs to none."""
+        for records in self._states.values():
+            self.forget([seq for seq, _ in records])
+        self._states.clear()
+        self._kept.clear()
+
+    # Durability
+
+    def when_durable(self, call: Callable[[], None]) -> None:
+        """Call it when all that was written so far is durable."""
+        if self._store is None or self._commit is None:
+            call()
             return
-        for entry in entries:
-            self._apply(entry)
-        text = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
-        if os.write(self._fd, text) != len(text):
-            # A short write leaves half a line: the whole journal is known, so write it anew.
-            self._rewrite()
-        elif self._durable:
-            os.fdatasync(self._fd)
-        if self._dead_lines > DEAD_LINES_MAX + self._count():
-            self._rewrite()
+        self._touch()
+        self._waiting.append((self._store.last_seq, call))
 
-    def _apply(self, entry: Entry) -> None:
-        key = (entry.account, entry.stream)
-        consumers = self._entries.setdefault(key, {})
-        self._dead_lines += entry.name in consumers
-        if entry.config is not None:
-            consumers[entry.name] = entry
-        else:
-            self._dead_lines += 1
-            consumers.pop(entry.name, None)
-            if not consumers:
-                del self._entries[key]
+    @property
+    def last_seq(self) -> int:
+        return self.store.last_seq
 
-    def _count(self) -> int:
-        return sum(len(consumers) for consumers in self._entries.values())
+    def close_turn(self) -> None:
+        self._is_dirty = False
 
-    def _read(self) -> None:
-        if not self._path.exists():
-            return
-        lines = self._path.read_bytes().split(b"\n")
-        for line in lines[:-1]:  # what follows the last line's end was never answered
-            self._apply(msgspec.json.decode(line, type=Entry))
+    def release(self, seq: int) -> bool:
+        """All up to `seq` is durable; whether somebody still waits."""
+        self.durable_seq = max(self.durable_seq, seq)
+        while self._waiting and self._waiting[0][0] <= self.durable_seq:
+            self._waiting.popleft()[1]()
+        return bool(self._waiting)
 
-    def _rewrite(self) -> None:
-        self.close()
-        entries = (entry for each in self._entries.values() for entry in each.values())
-        text = b"".join(msgspec.json.encode(entry) + b"\n" for entry in entries)
-        write_file(self._path, text)
-        self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        self._dead_lines = 0
+    @property
+    def home(self) -> BlockHome:
+        home = self.store.home
+        assert isinstance(home, BlockHome)
+        return home

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from server.jetstream import consumer_validate as rules
 from server.jetstream import errors
 from server.jetstream.advisory import ID_DIGITS
-from server.jetstream.consumer import Consumer
+from server.jetstream.consumer import Consumer, is_kept
 from server.jetstream.consumer_config import (
     ZERO_NS,
     ConsumerConfig,
@@ -103,11 +103,6 @@ def add(engine: Engine, stream: Stream, config: ConsumerConfig, name: str) -> Co
     return consumer
 
 
-def is_kept(config: ConsumerConfig) -> bool:
-    """Whether a consumer outlives the process."""
-    return not config.direct and not config.mem_storage
-
-
 def keep(engine: Engine, consumer: Consumer) -> None:
     if is_kept(consumer.config):
         stream = consumer.stream
@@ -187,6 +182,7 @@ def recover(engine: Engine, stream: Stream) -> None:
         stream.consumers[kept.name] = consumer
         consumer.start()
         watch(engine, consumer)
+    stream.remove_unwanted(0)
 
 
 # Consumers that nobody uses

@@ -25,7 +25,9 @@ from storage.ports import StoreLimits, StreamStore
 Settings = dict[str, Any]
 MEMORY_FOLDER: Final = "memory"
 SOURCES_FOLDER: Final = "sources"
-CONSUMERS_FILE: Final = "consumers.jsonl"
+# The stream of the consumers' book: no account has an empty name.
+NOBODY: Final = ""
+BOOK: Final = StreamConfig(name="consumers")
 
 
 def settings_of(account: str, config: StreamConfig, created_ns: int) -> Settings:
@@ -52,7 +54,7 @@ class DiskStores:
         self._memory = path / MEMORY_FOLDER
         self._memory.mkdir(exist_ok=True)
         self._files = FileStores(path / "data", limits_of, durable=durable)
-        self._consumers = ConsumerBook(path / CONSUMERS_FILE, durable=durable)
+        self.book = ConsumerBook(self._open_book, self._found_book())
         self._positions = PositionFiles(path / SOURCES_FOLDER)
         self._homes: dict[tuple[str, str], BlockHome] = {}
         self._fresh: dict[Path, Path] = {}  # hidden file -> file, of those in memory
@@ -61,6 +63,15 @@ class DiskStores:
     @property
     def directory(self) -> DataDirectory:
         return self._files.directory
+
+    def _found_book(self) -> DiskStore | None:
+        for group, home in self.directory.homes.items():
+            if self.directory.settings_of(home)["account"] == NOBODY:
+                return self._files.stores[group]
+        return None
+
+    def _open_book(self) -> DiskStore:
+        return self._files.create(settings_of(NOBODY, BOOK, 0), store_limits(BOOK))
 
     def create(self, account: str, config: StreamConfig, created_ns: int) -> StreamStore:
         settings = settings_of(account, config, created_ns)
@@ -120,13 +131,14 @@ class DiskStores:
     def recover(self) -> Iterable[Recovered]:
         for group, home in list(self.directory.homes.items()):
             settings, store = self.directory.settings_of(home), self._files.stores[group]
+            if settings["account"] == NOBODY:
+                continue
             config = config_of(settings)
             self._keep_home(settings["account"], config.name, store)
             yield Recovered(settings["account"], config, settings["created_ns"], store)
         yield from self._recover_memory()
 
     def close(self) -> None:
-        self._consumers.close()
         self._files.close()
 
     # Consumers
@@ -134,13 +146,13 @@ class DiskStores:
     def save_consumer(
         self, account: str, stream: str, name: str, config: ConsumerConfig, created_ns: int
     ) -> None:
-        self._consumers.save(account, stream, name, config, created_ns)
+        self.book.save(account, stream, name, config, created_ns)
 
     def remove_consumers(self, account: str, stream: str, names: Iterable[str]) -> None:
-        self._consumers.remove(account, stream, names)
+        self.book.remove(account, stream, names)
 
     def consumers(self, account: str, stream: str) -> Iterable[KeptConsumer]:
-        return self._consumers.of_stream(account, stream)
+        return self.book.of_stream(account, stream)
 
     # Positions of sources
 

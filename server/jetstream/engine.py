@@ -7,12 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from config.options import (
-    PREVIEW_CONSUMERS,
-    AccountJetStreamOptions,
-    JetStreamOptions,
-    Options,
-)
+from config.options import AccountJetStreamOptions, JetStreamOptions, Options
 from server.clock import Clock, Random
 from server.core._account import Account
 from server.core._broker import Broker
@@ -130,13 +125,13 @@ class Engine:
         self.copiers = Copiers(self)
         self._open_ingest = open_ingest
         self.hub = ConsumerHub(broker, options.jetstream.domain)
+        self.hub.set_book(stores.book)
         self.apply(options)
         self.advisories = Advisories(self)
 
     def apply(self, options: Options) -> None:
         """Takes the limits of the options; called again after a reload."""
         self.options: JetStreamOptions = options.jetstream
-        self.preview_consumers = options.feature_flags.get(PREVIEW_CONSUMERS, False)
         self.domain = options.jetstream.domain
         wanted = {a.name: a.jetstream for a in options.accounts if a.jetstream is not None}
         if not options.accounts:
@@ -155,9 +150,11 @@ class Engine:
 
     def recover(self) -> None:
         """Brings back every stream that the stores know."""
+        all_served = True
         for found in self.stores.recover():
             owner = self.accounts.get(found.account)
             if owner is None:
+                all_served = False
                 self.warn(
                     f"Stream '{found.account} > {found.config.name}' is kept but not served: "
                     "its account has no JetStream"
@@ -169,6 +166,8 @@ class Engine:
             owner.add(stream)
             stream.start()
             consumers.recover(self, stream)
+        if self.stores.book is not None and all_served:
+            self.stores.book.drop_strays()
         for stream in self.streams():
             self.copiers.follow(stream)
 
@@ -248,6 +247,7 @@ class Engine:
         self.advisories.stream_action(stream, "DELETED", "delete")
 
     def close(self) -> None:
+        self.hub.keep_all()
         for stream in self.streams():
             for consumer in stream.consumers.values():
                 consumer.stop("shutdown")

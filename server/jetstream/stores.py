@@ -8,7 +8,7 @@ from typing import Protocol
 
 from server.jetstream.config import StreamConfig
 from server.jetstream.consumer_config import ConsumerConfig
-from server.jetstream.consumerbook import KeptConsumer
+from server.jetstream.consumerbook import ConsumerBook, KeptConsumer
 from server.jetstream.positions import KeptPositions
 from server.jetstream.stream import store_limits
 from storage.memstore import open_memory_store
@@ -50,6 +50,11 @@ class Stores(Protocol):
     ) -> None: ...
     def remove_consumers(self, account: str, stream: str, names: Iterable[str]) -> None: ...
     def consumers(self, account: str, stream: str) -> Iterable[KeptConsumer]: ...
+
+    @property
+    def book(self) -> ConsumerBook | None:
+        """Where the states of consumers are kept; None: they live as long as the process."""
+
     def save_positions(
         self, account: str, stream: str, kept: KeptPositions, *, lasting: bool
     ) -> None: ...
@@ -58,6 +63,8 @@ class Stores(Protocol):
 
 class MemoryStores:
     """Streams that live as long as the process."""
+
+    book = None
 
     def create(self, account: str, config: StreamConfig, created_ns: int) -> StreamStore:
         if config.storage != "memory":

@@ -14,7 +14,6 @@ from tests.e2e.server import MARTLET, ServerProcess
 
 MS = 1_000_000
 DEADLINE_S = 10.0
-PREVIEW = "feature_flags { preview_consumers: true }\n"
 
 
 def ask(client: Client, subject: str, body: Any = None) -> Any:
@@ -41,7 +40,7 @@ def until_gone(client: Client, name: str) -> None:
 
 def test_configurations_outlive_the_process(tmp_path: Path) -> None:
     flags = ("-js", "-sd", str(tmp_path))
-    with ServerProcess(tmp_path, *flags, config=PREVIEW, command=MARTLET) as server:
+    with ServerProcess(tmp_path, *flags, command=MARTLET) as server:
         client = Client(server.port)
         for stream in ("S", "T"):
             ask(client, f"STREAM.CREATE.{stream}", {"name": stream, "subjects": [stream]})
@@ -54,7 +53,7 @@ def test_configurations_outlive_the_process(tmp_path: Path) -> None:
         ask(client, "CONSUMER.DELETE.S.gone")
         ask(client, "STREAM.DELETE.T")
         client.close()
-    with ServerProcess(tmp_path, *flags, config=PREVIEW, command=MARTLET) as server:
+    with ServerProcess(tmp_path, *flags, command=MARTLET) as server:
         client = Client(server.port)
         assert names(client) == ["C"]
         found = ask(client, "CONSUMER.INFO.S.C")
@@ -69,9 +68,7 @@ def test_configurations_outlive_the_process(tmp_path: Path) -> None:
 
 @pytest.mark.feature("5.003")
 def test_unused_consumers_go(tmp_path: Path) -> None:
-    with ServerProcess(
-        tmp_path, "-js", "-sd", str(tmp_path), config=PREVIEW, command=MARTLET
-    ) as server:
+    with ServerProcess(tmp_path, "-js", "-sd", str(tmp_path), command=MARTLET) as server:
         client = Client(server.port)
         ask(client, "STREAM.CREATE.S", {"name": "S", "subjects": ["S"]})
         client.subscribe("heard", 5)

@@ -164,8 +164,6 @@ def made(
         # Only PAUSE changes it.
         config.pause_until = known.config.pause_until
     set_required_level(config)
-    if not engine.preview_consumers:
-        raise errors.CONSUMER_CREATE(err="consumers do not deliver messages in this version")
     consumer = consumers.create(engine, owner, stream, config, asked.action, asked.pedantic)
     answer = consumer_info(consumer)
     if consumer.config.pause_until_ns > engine.now_ns():

@@ -15,7 +15,6 @@ from tests.e2e.server import MARTLET, NATS_SERVER, ServerProcess
 KNOWN = Path(__file__).with_name("known_differences.tsv")
 Pair = tuple[Client, Client]
 # The genuine server only notes that it does not know the flag.
-PREVIEW = "feature_flags { preview_consumers: true }\n"
 
 
 def known_differences() -> dict[str, str]:
@@ -27,8 +26,8 @@ def known_differences() -> dict[str, str]:
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
     one, other = (tmp_path_factory.mktemp(name) for name in ("genuine", "martlet"))
     with (
-        ServerProcess(one, "-js", "-sd", str(one), config=PREVIEW, command=NATS_SERVER) as genuine,
-        ServerProcess(other, "-js", "-sd", str(other), config=PREVIEW, command=MARTLET) as ours,
+        ServerProcess(one, "-js", "-sd", str(one), command=NATS_SERVER) as genuine,
+        ServerProcess(other, "-js", "-sd", str(other), command=MARTLET) as ours,
     ):
         clients = Client(genuine.port), Client(ours.port)
         yield clients
@@ -88,14 +87,3 @@ def test_messages(pair: Pair, case: Case) -> None:
 @pytest.mark.parametrize("case", named(cases.file_cases()))
 def test_streams_on_file(pair: Pair, case: Case) -> None:
     compare(pair, case)
-
-
-def test_making_a_consumer_is_refused_without_the_preview_flag(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path, "-js", "-sd", str(tmp_path), command=MARTLET) as server:
-        client = Client(server.port)
-        client.request("$JS.API.STREAM.CREATE.S", b'{"name":"S"}')
-        answer = client.request(
-            "$JS.API.CONSUMER.CREATE.S.c", b'{"stream_name":"S","config":{"name":"c"}}'
-        )
-        client.close()
-    assert b"consumers do not deliver messages in this version" in answer

@@ -19,15 +19,9 @@ from tests.differential.jetstream.flow import Flow, play_flow
 from tests.e2e.server import MARTLET, NATS_SERVER, ServerProcess
 
 KNOWN = Path(__file__).with_name("known_flow_differences.tsv")
-PREVIEW = "feature_flags { preview_consumers: true }\n"
 # A flow in which time passes may meet a machine that is busy just then.
 ATTEMPTS = 3
-pytestmark = [
-    pytest.mark.peer,
-    pytest.mark.skipif(
-        not os.environ.get("MARTLET_FLOWS_PEER"), reason="consumers do not deliver yet"
-    ),
-]
+pytestmark = pytest.mark.peer
 Ports = tuple[int, int]
 
 
@@ -41,8 +35,8 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
     one, other = (tmp_path_factory.mktemp(name) for name in ("genuine", "martlet"))
     command = NATS_SERVER if os.environ.get("MARTLET_FLOWS_PEER") else MARTLET
     with (
-        ServerProcess(one, "-js", "-sd", str(one), config=PREVIEW, command=NATS_SERVER) as genuine,
-        ServerProcess(other, "-js", "-sd", str(other), config=PREVIEW, command=command) as ours,
+        ServerProcess(one, "-js", "-sd", str(one), command=NATS_SERVER) as genuine,
+        ServerProcess(other, "-js", "-sd", str(other), command=command) as ours,
     ):
         yield genuine.port, ours.port
 

@@ -1,60 +1,84 @@
-"""The journal of consumers' configurations: what comes back, and what a crash may leave behind."""
+"""The consumers' book: what comes back, what is forgotten, who waits until something is durable."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from server.jetstream import consumerbook
+from server.jetstream.commit import Written
 from server.jetstream.consumer_config import ConsumerConfig
-from server.jetstream.consumerbook import ConsumerBook
+from server.jetstream.consumerbook import ConsumerBook, key_of
+from storage._store import StreamStore
+from storage.memstore import open_memory_store
 
 
-def opened(path: Path) -> ConsumerBook:
-    return ConsumerBook(path / "consumers.jsonl", durable=True)
+class Commits:
+    def __init__(self) -> None:
+        self.marked: list[Written] = []
+
+    def dirty(self, sink: Written) -> None:
+        self.marked.append(sink)
+
+    def broken(self, sink: Written, error: BaseException) -> None:
+        raise error
+
+
+def opened(store: StreamStore) -> ConsumerBook:
+    """The book as after a restart: it has what the store has."""
+    return ConsumerBook(lambda: store, store)
 
 
 def names(book: ConsumerBook, stream: str = "S") -> list[str]:
     return [kept.name for kept in book.of_stream("A", stream)]
 
 
-def test_comes_back(tmp_path: Path) -> None:
-    book = opened(tmp_path)
+def test_configurations_come_back() -> None:
+    store = open_memory_store()
+    book = opened(store)
     config = ConsumerConfig(durable_name="C", backoff=[1, 2], metadata={"k": "é"})
     book.save("A", "S", "C", config, 7)
     book.save("A", "T", "D", ConsumerConfig(), 8)
     book.save("A", "S", "C", ConsumerConfig(durable_name="C", description="new"), 7)
     book.save("A", "S", "E", config, 9)
     book.remove("A", "S", ["E", "unknown"])
-    book.close()
-    again = opened(tmp_path)
+    again = opened(store)
     (kept,) = again.of_stream("A", "S")
     assert (kept.name, kept.created_ns, kept.config.description) == ("C", 7, "new")
     assert names(again, "T") == ["D"]
     assert again.of_stream("B", "S") == []
-    again.close()
 
 
-def test_half_a_line_was_never_answered(tmp_path: Path) -> None:
-    book = opened(tmp_path)
-    book.save("A", "S", "C", ConsumerConfig(), 1)
-    book.close()
-    path = tmp_path / "consumers.jsonl"
-    path.write_bytes(path.read_bytes() + b'{"account":"A","str')
-    again = opened(tmp_path)
-    again.save("A", "S", "D", ConsumerConfig(), 2)
-    again.close()
-    last = opened(tmp_path)
-    assert names(last) == ["C", "D"]
-    last.close()
-
-
-def test_dead_lines_are_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumerbook, "DEAD_LINES_MAX", 10)
-    book = opened(tmp_path)
+def test_what_says_nothing_any_more_goes() -> None:
+    store = open_memory_store()
+    book = opened(store)
     for number in range(200):
         book.save("A", "S", "C", ConsumerConfig(description=str(number)), 1)
-    assert len((tmp_path / "consumers.jsonl").read_bytes().splitlines()) < 20
-    assert [kept.config.description for kept in book.of_stream("A", "S")] == ["199"]
-    book.close()
+    assert store.messages == 1
+    assert [kept.config.description for kept in opened(store).of_stream("A", "S")] == ["199"]
+
+
+def test_states_are_told_once_and_strays_go() -> None:
+    store = open_memory_store()
+    book = opened(store)
+    mine, other = key_of("A.B", "S", "C"), key_of("A.B", "S", "D")
+    sequences = book.write(mine, [b"1", b"2"]) + book.write(mine, [b"3"])
+    book.write(other, [b"x"])
+    book.forget(sequences[:1])
+    again = opened(store)
+    assert [record for _, record in again.state(mine)] == [b"2", b"3"]
+    assert again.state(mine) == []
+    again.drop_strays()
+    assert [store.load(seq) is not None for seq in (2, 3, 4)] == [True, True, False]
+
+
+def test_who_asks_is_called_when_all_is_durable() -> None:
+    store, commits, called = open_memory_store(), Commits(), list[str]()
+    book = opened(store)
+    book.when_durable(lambda: called.append("nothing to wait for"))
+    book.attach(commits)
+    book.write("k", [b"1"])
+    book.when_durable(lambda: called.append("first"))
+    book.write("k", [b"2"])
+    book.when_durable(lambda: called.append("second"))
+    assert commits.marked == [book]
+    assert book.release(1)
+    assert called == ["nothing to wait for", "first"]
+    assert not book.release(2)
+    assert called[-1] == "second"
