@@ -4003,6 +4003,8 @@ namespace {
     __Pyx_CachedCFunction __pyx_umethod_PyDict_Type_items;
     __Pyx_CachedCFunction __pyx_umethod_PyDict_Type_pop;
     __Pyx_CachedCFunction __pyx_umethod_PyDict_Type_values;
+    int64_t __pyx_k__6;
+    int64_t __pyx_k__7;
     PyObject *__pyx_slice[1];
     PyObject *__pyx_tuple[3];
     PyObject *__pyx_codeobj_tab[18];
@@ -21680,8 +21682,8 @@ static CYTHON_INLINE int __pyx_f_17pyspark_jetstream_7_decode_same_key(struct __
  *     cdef uint8_t* row_dead
  * 
  *     def __cinit__(self, bytes data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,             # <<<<<<<<<<<<<<
- *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=-0x7FFFFFFFFFFFFFFF - 1,
- *                   int64_t high_ns=0x7FFFFFFFFFFFFFFF, bytes dead=b"", accepts=None, int columns=0,
+ *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
+ *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
 */
 
 /* Python wrapper */
@@ -21756,16 +21758,16 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
 
       /* "pyspark_jetstream/_decode.pyx":257
  *     def __cinit__(self, bytes data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
- *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=-0x7FFFFFFFFFFFFFFF - 1,
- *                   int64_t high_ns=0x7FFFFFFFFFFFFFFF, bytes dead=b"", accepts=None, int columns=0,             # <<<<<<<<<<<<<<
+ *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
+ *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,             # <<<<<<<<<<<<<<
  *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):
  *         self.data = data
 */
       if (!values[9]) values[9] = __Pyx_NewRef(((PyObject *)Py_None));
 
       /* "pyspark_jetstream/_decode.pyx":258
- *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=-0x7FFFFFFFFFFFFFFF - 1,
- *                   int64_t high_ns=0x7FFFFFFFFFFFFFFF, bytes dead=b"", accepts=None, int columns=0,
+ *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
+ *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
  *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):             # <<<<<<<<<<<<<<
  *         self.data = data
  *         self.start = PyBytes_AS_STRING(data)
@@ -21785,16 +21787,16 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
 
       /* "pyspark_jetstream/_decode.pyx":257
  *     def __cinit__(self, bytes data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
- *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=-0x7FFFFFFFFFFFFFFF - 1,
- *                   int64_t high_ns=0x7FFFFFFFFFFFFFFF, bytes dead=b"", accepts=None, int columns=0,             # <<<<<<<<<<<<<<
+ *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
+ *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,             # <<<<<<<<<<<<<<
  *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):
  *         self.data = data
 */
       if (!values[9]) values[9] = __Pyx_NewRef(((PyObject *)Py_None));
 
       /* "pyspark_jetstream/_decode.pyx":258
- *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=-0x7FFFFFFFFFFFFFFF - 1,
- *                   int64_t high_ns=0x7FFFFFFFFFFFFFFF, bytes dead=b"", accepts=None, int columns=0,
+ *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
+ *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
  *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):             # <<<<<<<<<<<<<<
  *         self.data = data
  *         self.start = PyBytes_AS_STRING(data)
@@ -21826,12 +21828,12 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
     if (values[6]) {
       __pyx_v_low_ns = __Pyx_PyLong_As_int64_t(values[6]); if (unlikely((__pyx_v_low_ns == ((int64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 256, __pyx_L3_error)
     } else {
-      __pyx_v_low_ns = ((int64_t)-9223372036854775808L);
+      __pyx_v_low_ns = __pyx_mstate_global->__pyx_k__6;
     }
     if (values[7]) {
       __pyx_v_high_ns = __Pyx_PyLong_As_int64_t(values[7]); if (unlikely((__pyx_v_high_ns == ((int64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 257, __pyx_L3_error)
     } else {
-      __pyx_v_high_ns = ((int64_t)0x7FFFFFFFFFFFFFFF);
+      __pyx_v_high_ns = __pyx_mstate_global->__pyx_k__7;
     }
     __pyx_v_dead = ((PyObject*)values[8]);
     __pyx_v_accepts = values[9];
@@ -21878,8 +21880,8 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
  *     cdef uint8_t* row_dead
  * 
  *     def __cinit__(self, bytes data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,             # <<<<<<<<<<<<<<
- *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=-0x7FFFFFFFFFFFFFFF - 1,
- *                   int64_t high_ns=0x7FFFFFFFFFFFFFFF, bytes dead=b"", accepts=None, int columns=0,
+ *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
+ *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
 */
 
   /* function exit code */
@@ -21931,7 +21933,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
   __Pyx_RefNannySetupContext("__cinit__", 0);
 
   /* "pyspark_jetstream/_decode.pyx":259
- *                   int64_t high_ns=0x7FFFFFFFFFFFFFFF, bytes dead=b"", accepts=None, int columns=0,
+ *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
  *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):
  *         self.data = data             # <<<<<<<<<<<<<<
  *         self.start = PyBytes_AS_STRING(data)
@@ -22244,8 +22246,8 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
  *     cdef uint8_t* row_dead
  * 
  *     def __cinit__(self, bytes data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,             # <<<<<<<<<<<<<<
- *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=-0x7FFFFFFFFFFFFFFF - 1,
- *                   int64_t high_ns=0x7FFFFFFFFFFFFFFF, bytes dead=b"", accepts=None, int columns=0,
+ *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
+ *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
 */
 
   /* function exit code */
@@ -33275,6 +33277,28 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
   #endif
   if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_setstate_cython, __pyx_t_5) < (0)) __PYX_ERR(1, 3, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
+
+  /* "pyspark_jetstream/_decode.pyx":256
+ * 
+ *     def __cinit__(self, bytes data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
+ *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,             # <<<<<<<<<<<<<<
+ *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
+ *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):
+*/
+
+  __pyx_mstate_global->__pyx_k__6 = INT64_MIN;
+
+
+  /* "pyspark_jetstream/_decode.pyx":257
+ *     def __cinit__(self, bytes data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
+ *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
+ *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,             # <<<<<<<<<<<<<<
+ *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):
+ *         self.data = data
+*/
+
+  __pyx_mstate_global->__pyx_k__7 = INT64_MAX;
+
 
   /* "pyspark_jetstream/_decode.pyx":372
  *         return count

@@ -7,7 +7,7 @@ buffers of one batch, for `columns.py` to make Arrow arrays of, and None at the 
 does not hold raises Damage, or, when the decoder is tolerant, is counted and stepped over.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
@@ -253,8 +253,8 @@ cdef class Decoder:
     cdef uint8_t* row_dead
 
     def __cinit__(self, bytes data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
-                  uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=-0x7FFFFFFFFFFFFFFF - 1,
-                  int64_t high_ns=0x7FFFFFFFFFFFFFFF, bytes dead=b"", accepts=None, int columns=0,
+                  uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
+                  int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):
         self.data = data
         self.start = PyBytes_AS_STRING(data)

@@ -34,6 +34,8 @@ class Folder:
 
     def __init__(self, place: str) -> None:
         self.place = place.rstrip("/")
+        if place.startswith("file://"):
+            Path(place.removeprefix("file://")).mkdir(parents=True, exist_ok=True)
         if "://" in place:
             self._store = store_at(self.place)
         else:

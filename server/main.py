@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # A collection walks every object made since the last one: few, and never the ones of the start.
 GC_THRESHOLDS = (50_000, 50, 1_000)
+# Commands that read the store's directory from outside, in processes of their own.
+BESIDE_THE_SERVER = ("analytics", "archive", "export")
 
 
 class MainError(Exception):
@@ -39,6 +41,10 @@ class MainError(Exception):
 
 
 def main() -> int:
+    if sys.argv[1:2] and sys.argv[1] in BESIDE_THE_SERVER:
+        from pyspark_jetstream import cli
+
+        return cli.main(sys.argv[1:])
     gc.disable()
     # Until the server handles it, an interrupt just ends the process: no traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -1,0 +1,143 @@
+"""`martlet export parquet|iceberg|delta`: exactly once through restarts, without a JVM."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pyspark_jetstream import columns
+from pyspark_jetstream.errors import JetStreamError
+from pyspark_jetstream.follow import Follower, Step
+from pyspark_jetstream.options import Options
+from pyspark_jetstream.scan import Tally
+from pyspark_jetstream.tables import COLUMNS, PARTITION_COLUMNS, DayWriter, Tables
+
+LAKE_STEP_BYTES = 64 << 20
+OFFSETS_PROPERTY = "martlet.offsets"
+APPLICATION = "martlet-export"
+
+Told = Callable[[str], None]
+
+
+def for_tables(asked: Options) -> Options:
+    """With the columns that the Parquet tables have beside their folders."""
+    names = [name for name in COLUMNS.split(",") if name not in PARTITION_COLUMNS]
+    chosen = columns.choose(names, kafka=False, headers=True, deleted=False)
+    return replace(asked, columns=chosen)
+
+
+def to_parquet(asked: Options, root: str, told: Told, tally: Tally | None = None) -> int:
+    """Bring the Parquet tables below `root` up to date; how many rows were added."""
+    follower = Follower(for_tables(asked), tally or Tally())
+    with Tables(root) as tables:
+        added = 0
+        for step in follower.steps(dict(tables.state.offsets)):
+            writer = DayWriter(tables.staging())
+            for piece, batch in follower.batches(step):
+                writer.write(piece.account, piece.stream, batch)
+            staged = writer.close()
+            tables.commit(staged, step.offsets)
+            added += writer.rows
+            told(f"{describe(step)}: {writer.rows:,} rows")
+        merged = tables.compact()
+        if merged:
+            told(f"{merged} small files became large ones")
+    return added
+
+
+def describe(step: Step) -> str:
+    return ", ".join(f"{name} up to {offset - 1}" for name, offset in step.offsets.items())
+
+
+def for_lake(asked: Options) -> Options:
+    """One table with all columns."""
+    names = COLUMNS.split(",")
+    return replace(asked, columns=columns.choose(names, kafka=False, headers=True, deleted=False))
+
+
+def step_table(follower: Follower, step: Step) -> pa.Table:
+    schema = columns.arrow_schema(follower.asked.columns)
+    return pa.Table.from_batches((batch for _, batch in follower.batches(step)), schema)
+
+
+def to_delta(asked: Options, place: str, told: Told, tally: Tally | None = None) -> int:
+    """Append to a Delta table; the offsets are application transactions of the same commit."""
+    try:
+        from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+    except ImportError:
+        raise JetStreamError("this needs deltalake: pip install 'martlet[lakehouse]'") from None
+    follower = Follower(for_lake(asked), tally or Tally(), LAKE_STEP_BYTES)
+    reached = {}
+    if DeltaTable.is_deltatable(place):
+        for name in stream_names(follower):
+            version = DeltaTable(place).transaction_version(f"{APPLICATION}:{name}")
+            if version is not None:
+                reached[name] = version
+    added = 0
+    for step in follower.steps(reached):
+        table = step_table(follower, step)
+        done = [Transaction(f"{APPLICATION}:{name}", at) for name, at in step.offsets.items()]
+        write_deltalake(
+            place,
+            table,
+            mode="append",
+            partition_by=["account", "stream"],
+            commit_properties=CommitProperties(app_transactions=done),
+        )
+        added += table.num_rows
+        told(f"{describe(step)}: {table.num_rows:,} rows")
+    return added
+
+
+def stream_names(follower: Follower) -> list[str]:
+    return [view.name for view in follower.views()]
+
+
+def to_iceberg(asked: Options, place: str, told: Told, tally: Tally | None = None) -> int:
+    """Append to the Iceberg table `jetstream.messages`; offsets are properties of its snapshots.
+
+    `place` is a folder; its catalog is the SQLite file catalog.db in it.
+    """
+    try:
+        from pyiceberg.catalog.sql import SqlCatalog
+    except ImportError:
+        raise JetStreamError("this needs pyiceberg: pip install 'martlet[lakehouse]'") from None
+    folder = Path(place).absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    catalog = SqlCatalog(
+        "martlet", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}"
+    )
+    catalog.create_namespace_if_not_exists("jetstream")
+    follower = Follower(for_lake(asked), tally or Tally(), LAKE_STEP_BYTES)
+    schema = columns.arrow_schema(follower.asked.columns)
+    table = catalog.create_table_if_not_exists("jetstream.messages", schema)
+    reached = iceberg_offsets(table)
+    added = 0
+    for step in follower.steps(dict(reached)):
+        rows = step_table(follower, step)
+        reached |= step.offsets
+        table.append(rows, snapshot_properties={OFFSETS_PROPERTY: json.dumps(reached)})
+        added += rows.num_rows
+        told(f"{describe(step)}: {rows.num_rows:,} rows")
+    return added
+
+
+def iceberg_offsets(table: Any) -> dict[str, int]:
+    """Of the newest snapshot that is ours: others may append or compact in between."""
+    for snapshot in sorted(table.snapshots(), key=lambda one: -one.timestamp_ms):
+        said = snapshot.summary[OFFSETS_PROPERTY] if snapshot.summary is not None else None
+        if said is not None:
+            return dict(json.loads(said))
+    return {}
+
+
+SINKS: dict[str, Callable[[Options, str, Told, Tally | None], int]] = {
+    "parquet": to_parquet,
+    "delta": to_delta,
+    "iceberg": to_iceberg,
+}

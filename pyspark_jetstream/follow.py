@@ -1,0 +1,72 @@
+"""Brings something up to date with a data directory or archive, step by step, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from pyspark_jetstream import plan, reading, scan
+from pyspark_jetstream.options import EARLIEST, Options, offset_for
+from pyspark_jetstream.plan import Piece
+from pyspark_jetstream.predicates import Predicates
+from pyspark_jetstream.scan import Tally
+from pyspark_jetstream.view import StreamView
+
+STEP_BYTES = 256 << 20
+
+
+@dataclass
+class Step:
+    """Some pieces to read, and where that leads."""
+
+    pieces: list[Piece]
+    offsets: dict[str, int]
+
+
+class Follower:
+    """Plans the steps from offsets reached to what is there now."""
+
+    def __init__(self, asked: Options, tally: Tally, step_bytes: int = STEP_BYTES) -> None:
+        self.asked, self.tally, self._step_bytes = asked, tally, step_bytes
+        self._store = reading.open_store(asked)
+
+    def views(self) -> list[StreamView]:
+        return self._store.views(self.asked.wants)
+
+    def steps(self, reached: dict[str, int]) -> Iterator[Step]:
+        """Each to be committed before the next is taken."""
+        for view in self.views():
+            begin = self._begin(view, reached.get(view.name))
+            pieces = plan.pieces_of(view, (begin, view.last_seq + 1), self.asked, Predicates())
+            gathered: list[Piece] = []
+            weight = 0
+            for piece in pieces:
+                gathered.append(piece)
+                weight += piece.weight
+                if weight >= self._step_bytes:
+                    yield Step(gathered, {view.name: piece.last + 1})
+                    gathered, weight = [], 0
+            if gathered or reached.get(view.name, 0) <= view.last_seq:
+                yield Step(gathered, {view.name: view.last_seq + 1})
+
+    def _begin(self, view: StreamView, reached: int | None) -> int:
+        if reached is None:
+            said = EARLIEST if self.asked.starting is None else self.asked.starting
+            start = offset_for(said, view.account, view.stream)
+            return max(plan.position(EARLIEST if start is None else start, view), view.first_seq)
+        if reached > view.last_seq + 1:
+            what = f"stream {view.name} ends at {view.last_seq}, before the offset {reached}"
+            plan.lose(self.asked, f"{what}: it was made anew")
+            return view.first_seq
+        if reached < view.first_seq <= view.last_seq:
+            what = f"stream {view.name} begins at {view.first_seq}; {reached} was to be read next"
+            plan.lose(self.asked, what)
+        return max(reached, view.first_seq)
+
+    def batches(self, step: Step) -> Iterator[tuple[Piece, pa.RecordBatch]]:
+        how = reading.scan_of(self.asked)
+        for piece in step.pieces:
+            for batch in scan.read_pieces([piece], how, self.tally):
+                yield piece, batch

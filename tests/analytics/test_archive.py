@@ -1,0 +1,197 @@
+"""The uploader sends each sealed block once; an archive holds what was in the blocks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_jetstream import archive, plan, reading, scan
+from pyspark_jetstream.archive import Uploader
+from pyspark_jetstream.errors import BlockDamaged, NotUsable
+from pyspark_jetstream.objects import Folder, ObjectSource
+from pyspark_jetstream.options import Options
+from storage._store import StreamStore
+from storage.filestore import FileStores
+from tests.analytics.stores import SMALL_BLOCKS, live, parsed, settings, settle
+
+SECOND_NS = 1_000_000_000
+START_NS = 1_700_000_000 * SECOND_NS
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[FileStores]:
+    made = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def store(stores: FileStores) -> StreamStore:
+    made = stores.create(settings("S"))
+    fill(made, 2000)
+    settle(stores)
+    return made
+
+
+def fill(store: StreamStore, count: int) -> None:
+    for _ in range(count):
+        at = store.last_seq + 1
+        store.store(f"a.{at // 500}", b"", b"p%d" % at, START_NS + at * SECOND_NS)
+
+
+def sealed_through(path: Path) -> int:
+    (view,) = reading.open_store(parsed(path)).views(lambda account, stream: True)
+    return max(block.last_seq for block in view.blocks if block.sealed)
+
+
+def seqs(place: Path, **more: str) -> list[int]:
+    found: list[int] = reading.read_table(parsed(place, **more)).column("seq").to_pylist()
+    return found
+
+
+def test_each_sealed_block_is_sent_once(
+    tmp_path: Path, stores: FileStores, store: StreamStore
+) -> None:
+    target = tmp_path / "archive"
+    first = Uploader(str(tmp_path), str(target)).run()
+    assert first.sent > 5
+    assert first.damaged == []
+    end = sealed_through(tmp_path)
+    assert seqs(target) == list(range(1, end + 1))
+    again = Uploader(str(tmp_path), str(target)).run()
+    assert (again.sent, again.kept) == (0, first.sent)
+    fill(store, 500)
+    settle(stores)
+    more = Uploader(str(tmp_path), str(target)).run()
+    assert (more.sent > 0, more.kept) == (True, first.sent)
+    manifest = json.loads(next(target.glob("streams/*/manifest.json")).read_text())
+    assert len(manifest["blocks"]) == first.sent + more.sent == len(list(target.rglob("*.blk")))
+
+
+def test_a_killed_upload_goes_on_without_sending_again(
+    tmp_path: Path, store: StreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "archive"
+    put, sent = Folder.put, []
+
+    def counted(folder: Folder, key: str, content: bytes) -> None:
+        if key.endswith(".blk"):
+            if len(sent) == 4:
+                raise KeyboardInterrupt
+            sent.append(key)
+        put(folder, key, content)
+
+    monkeypatch.setattr(Folder, "put", counted)
+    with pytest.raises(KeyboardInterrupt):
+        Uploader(str(tmp_path), str(target)).run()
+    monkeypatch.setattr(Folder, "put", put)
+    report = Uploader(str(tmp_path), str(target)).run()
+    assert report.found == 4
+    assert seqs(target) == list(range(1, sealed_through(tmp_path) + 1))
+
+
+def test_deletes_and_erases_reach_the_archive(
+    tmp_path: Path, stores: FileStores, store: StreamStore
+) -> None:
+    target = tmp_path / "archive"
+    Uploader(str(tmp_path), str(target)).run()
+    store.delete(7)
+    store.delete(499, erase=True)
+    settle(stores)
+    report = Uploader(str(tmp_path), str(target)).run()
+    assert report.sent == 1, "only the block with the erased message"
+    assert {7, 499}.isdisjoint(seqs(target))
+    assert not any(b"a.0p499" in path.read_bytes() for path in target.rglob("*.blk"))
+
+
+def test_what_limits_dropped_stays_unless_followed(
+    tmp_path: Path, stores: FileStores, store: StreamStore
+) -> None:
+    target = tmp_path / "archive"
+    Uploader(str(tmp_path), str(target)).run()
+    end = sealed_through(tmp_path)
+    store.compact(1500)
+    settle(stores)
+    Uploader(str(tmp_path), str(target)).run()
+    assert seqs(target) == list(range(1, end + 1))
+    report = Uploader(str(tmp_path), str(target), follow=True).run()
+    assert report.removed > 0
+    assert seqs(target)[0] > 1000
+
+
+def test_a_time_range_reads_little(tmp_path: Path, stores: FileStores, store: StreamStore) -> None:
+    fill(store, 12_000)
+    settle(stores)
+    target = tmp_path / "archive"
+    sent = Uploader(str(tmp_path), str(target)).run().sent_bytes
+    ms = (START_NS + 7000 * SECOND_NS) // 1_000_000
+    asked = parsed(target, startingTimestamp=str(ms), endingTimestamp=str(ms + 10_000))
+    assert read_bytes(asked) == (list(range(7000, 7010)), pytest.approx(0, abs=0.02 * sent))
+    subject = parsed(target, subject="a.14")
+    assert read_bytes(subject)[0] == [seq for seq, name, *_ in live(store) if name == "a.14"][:500]
+
+
+def read_bytes(asked: Options) -> tuple[list[int], int]:
+    tally = scan.Tally()
+    found: list[int] = reading.read_table(asked, tally).column("seq").to_pylist()
+    return found, tally.bytes_read
+
+
+def test_by_url_with_ranges(tmp_path: Path, store: StreamStore) -> None:
+    target = tmp_path / "archive"
+    Uploader(str(tmp_path), f"file://{target}").run()
+    asked = parsed(target)
+    url = parsed(Path("/"), path=f"file://{target}", startingOffsets="900", endingOffsets="910")
+    pieces = plan_of(url)
+    assert all(piece.location.startswith("file://") for piece in pieces)
+    tally = scan.Tally()
+    rows = list(scan.read_pieces(pieces, reading.scan_of(url), tally))
+    assert [seq for batch in rows for seq in batch.column("seq").to_pylist()] == list(
+        range(900, 910)
+    )
+    size = sum(ObjectSource(piece.location, whole=False).size for piece in pieces)
+    assert tally.bytes_read < size
+    assert plan_of(asked) != []
+
+
+def plan_of(asked: Options) -> list[plan.Piece]:
+    return reading.plan_batch(reading.open_store(asked), asked)
+
+
+def test_damage_is_not_archived(tmp_path: Path, store: StreamStore) -> None:
+    block = min((tmp_path / "data" / "streams").glob("*/*.blk"))
+    content = bytearray(block.read_bytes())
+    content[content.index(b"p7")] ^= 1
+    block.write_bytes(content)
+    report = Uploader(str(tmp_path), str(tmp_path / "archive")).run()
+    assert len(report.damaged) == 1
+    assert block.name in report.damaged[0]
+    assert 7 not in seqs(tmp_path / "archive")
+
+
+def test_damage_in_an_archive_is_told(tmp_path: Path, store: StreamStore) -> None:
+    target = tmp_path / "archive"
+    Uploader(str(tmp_path), str(target)).run()
+    block = min(target.rglob("*.blk"))
+    block.write_bytes(block.read_bytes()[:500])
+    with pytest.raises(BlockDamaged, match=block.name):
+        seqs(target)
+    tally = scan.Tally()
+    reading.read_table(parsed(target, failOnDataLoss="false"), tally)
+    assert tally.damaged > 0
+
+
+def test_what_is_not_for_this_program(tmp_path: Path, store: StreamStore) -> None:
+    target = tmp_path / "archive"
+    Uploader(str(tmp_path), str(target)).run()
+    root: dict[str, Any] = json.loads((target / archive.ROOT).read_text())
+    (target / archive.ROOT).write_text(json.dumps({**root, "identity": "00" * 16}))
+    with pytest.raises(NotUsable, match="another data directory"):
+        Uploader(str(tmp_path), str(target))
+    (target / archive.ROOT).write_text(json.dumps({**root, "version": 99}))
+    with pytest.raises(NotUsable, match="version 99"):
+        seqs(target)

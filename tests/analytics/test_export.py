@@ -1,0 +1,167 @@
+"""Exports: each row exactly once, in whatever order runs, writes and kills come."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow.dataset as ds
+import pytest
+
+from pyspark_jetstream import export, tables
+from storage._store import StreamStore
+from storage.filestore import FileStores
+from tests.analytics.stores import SMALL_BLOCKS, live, parsed, settings, settle
+
+DAY_NS = 86_400_000_000_000
+START_NS = 1_700_000_000_000_000_000
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[FileStores]:
+    made = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    yield made
+    made.close()
+
+
+def fill(store: StreamStore, count: int, step_ns: int = DAY_NS // 500) -> None:
+    for _ in range(count):
+        at = store.last_seq + 1
+        headers = b"NATS/1.0\r\nNats-Msg-Id: m%d\r\n\r\n" % at if at % 2 else b""
+        store.store(f"a.{at % 7}", headers, b"p%d" % at, START_NS + at * step_ns)
+
+
+def silent(words: str) -> None:
+    pass
+
+
+def exported(root: Path) -> list[tuple[str, int, bytes]]:
+    """What anybody finds with a plain glob of the Parquet files."""
+    table = ds.dataset(root / "messages", partitioning="hive").to_table()
+    names = ("subject", "seq", "payload")
+    columns = (table.column(name).to_pylist() for name in names)
+    return sorted(zip(*columns, strict=True), key=lambda row: row[1])
+
+
+def wanted(store: StreamStore) -> list[tuple[str, int, bytes]]:
+    return [(subject, seq, payload) for seq, subject, _, _, payload in live(store)]
+
+
+def test_parquet_by_stream_and_day(tmp_path: Path, stores: FileStores) -> None:
+    store = stores.create(settings("ORDERS"))
+    fill(store, 1200)
+    settle(stores)
+    root = tmp_path / "out"
+    assert export.to_parquet(parsed(tmp_path), str(root), silent) == 1200
+    days = {path.parent.name for path in root.glob("messages/*/stream=ORDERS/*/*.parquet")}
+    assert {"day=2023-11-14", "day=2023-11-15", "day=2023-11-16"} <= days
+    assert export.to_parquet(parsed(tmp_path), str(root), silent) == 0
+    fill(store, 100)
+    store.delete(1250)
+    settle(stores)
+    assert export.to_parquet(parsed(tmp_path), str(root), silent) == 99
+    assert exported(root) == wanted(store)
+
+
+def test_small_files_become_large_ones(tmp_path: Path, stores: FileStores) -> None:
+    store = stores.create(settings("S"))
+    root = tmp_path / "out"
+    for _ in range(tables.SMALL_FILES_MAX + 2):
+        fill(store, 20, step_ns=1000)
+        settle(stores)
+        export.to_parquet(parsed(tmp_path), str(root), silent)
+    assert len(list(root.glob("messages/*/*/*/*.parquet"))) <= 2
+    assert exported(root) == wanted(store)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_row_once_whatever_step_is_the_last(
+    tmp_path: Path, stores: FileStores, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = random.Random(seed)
+    store = stores.create(settings("S"))
+    root = tmp_path / "out"
+    real = Path.rename
+    countdown = 0
+
+    def rename(self: Path, target: Path) -> Path:
+        nonlocal countdown
+        countdown -= 1
+        if countdown == 0:
+            raise Killed
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    for _ in range(12):
+        fill(store, rng.randint(1, 80))
+        settle(stores)
+        countdown = rng.randint(1, 9)
+        with suppress(Killed):
+            export.to_parquet(parsed(tmp_path), str(root), silent)
+    countdown = 0
+    export.to_parquet(parsed(tmp_path), str(root), silent)
+    assert exported(root) == wanted(store)
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-m", "pyspark_jetstream.cli", *words]
+
+
+def test_kill_9_of_the_command(tmp_path: Path, stores: FileStores) -> None:
+    store = stores.create(settings("S"))
+    fill(store, 3000, step_ns=DAY_NS // 50)
+    settle(stores)
+    root, rng = tmp_path / "out", random.Random(1)
+    words = command("export", "parquet", "--data", str(tmp_path), "--out", str(root))
+    for _ in range(4):
+        fill(store, 50)
+        settle(stores)
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(rng.uniform(0.2, 1.5))  # anywhere in its life
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert exported(root) == wanted(store)
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
+def test_lakehouse_tables(tmp_path: Path, stores: FileStores, kind: str) -> None:
+    pytest.importorskip("deltalake" if kind == "delta" else "pyiceberg")
+    store = stores.create(settings("S"))
+    place, sink = str(tmp_path / "lake"), export.SINKS[kind]
+    for count in (200, 0, 30):
+        fill(store, count)
+        settle(stores)
+        assert sink(parsed(tmp_path), place, silent, None) == count
+    rows = read_lake(kind, place)
+    assert sorted(rows.column("seq").to_pylist()) == [seq for seq, *_ in live(store)]
+    ids = dict(zip(rows.column("seq").to_pylist(), rows.column("msg_id").to_pylist(), strict=True))
+    assert (ids[1], ids[2]) == ("m1", None)
+
+
+def read_lake(kind: str, place: str) -> Any:
+    if kind == "delta":
+        import deltalake
+
+        return deltalake.DeltaTable(place).to_pyarrow_table()
+    from pyiceberg.catalog.sql import SqlCatalog
+
+    catalog = SqlCatalog(
+        "martlet", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}"
+    )
+    try:
+        return catalog.load_table("jetstream.messages").scan().to_arrow()
+    finally:
+        catalog.engine.dispose()
