@@ -21184,7 +21184,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
  *         cdef const char* value = colon + 1
  *         while value < end and (value[0] == 32 or value[0] == 9):             # <<<<<<<<<<<<<<
  *             value += 1
- *         while end > value and (end[-1] == 32 or end[-1] == 9):
+ *         while end > value and ((end - 1)[0] == 32 or (end - 1)[0] == 9):
 */
   while (1) {
     __pyx_t_2 = (__pyx_v_value < __pyx_v_end);
@@ -21220,7 +21220,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
  *         cdef const char* value = colon + 1
  *         while value < end and (value[0] == 32 or value[0] == 9):
  *             value += 1             # <<<<<<<<<<<<<<
- *         while end > value and (end[-1] == 32 or end[-1] == 9):
+ *         while end > value and ((end - 1)[0] == 32 or (end - 1)[0] == 9):
  *             end -= 1
 */
     __pyx_v_value = (__pyx_v_value + 1);
@@ -21229,7 +21229,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
   /* "pyspark_jetstream/_decode.pyx":207
  *         while value < end and (value[0] == 32 or value[0] == 9):
  *             value += 1
- *         while end > value and (end[-1] == 32 or end[-1] == 9):             # <<<<<<<<<<<<<<
+ *         while end > value and ((end - 1)[0] == 32 or (end - 1)[0] == 9):             # <<<<<<<<<<<<<<
  *             end -= 1
  *         if self.count == self.room:
 */
@@ -21244,7 +21244,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 
       goto __pyx_L10_bool_binop_done;
     }
-    __pyx_t_2 = ((__pyx_v_end[-1L]) == 32);
+    __pyx_t_2 = (((__pyx_v_end - 1)[0]) == 32);
 
     if (!__pyx_t_2) {
 
@@ -21254,7 +21254,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 
       goto __pyx_L10_bool_binop_done;
     }
-    __pyx_t_2 = ((__pyx_v_end[-1L]) == 9);
+    __pyx_t_2 = (((__pyx_v_end - 1)[0]) == 9);
 
 
     __pyx_t_1 = __pyx_t_2;
@@ -21265,7 +21265,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 
     /* "pyspark_jetstream/_decode.pyx":208
  *             value += 1
- *         while end > value and (end[-1] == 32 or end[-1] == 9):
+ *         while end > value and ((end - 1)[0] == 32 or (end - 1)[0] == 9):
  *             end -= 1             # <<<<<<<<<<<<<<
  *         if self.count == self.room:
  *             self.room = self.room * 2 or 16
@@ -21274,7 +21274,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
   }
 
   /* "pyspark_jetstream/_decode.pyx":209
- *         while end > value and (end[-1] == 32 or end[-1] == 9):
+ *         while end > value and ((end - 1)[0] == 32 or (end - 1)[0] == 9):
  *             end -= 1
  *         if self.count == self.room:             # <<<<<<<<<<<<<<
  *             self.room = self.room * 2 or 16
@@ -21356,7 +21356,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
     __pyx_v_self->items = __pyx_v_grown;
 
     /* "pyspark_jetstream/_decode.pyx":209
- *         while end > value and (end[-1] == 32 or end[-1] == 9):
+ *         while end > value and ((end - 1)[0] == 32 or (end - 1)[0] == 9):
  *             end -= 1
  *         if self.count == self.room:             # <<<<<<<<<<<<<<
  *             self.room = self.room * 2 or 16

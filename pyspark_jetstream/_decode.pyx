@@ -204,7 +204,7 @@ cdef class FieldList:
         cdef const char* value = colon + 1
         while value < end and (value[0] == 32 or value[0] == 9):
             value += 1
-        while end > value and (end[-1] == 32 or end[-1] == 9):
+        while end > value and ((end - 1)[0] == 32 or (end - 1)[0] == 9):
             end -= 1
         if self.count == self.room:
             self.room = self.room * 2 or 16

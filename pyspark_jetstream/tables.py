@@ -6,7 +6,7 @@
     _martlet/staging/        files of a commit that is not decided
 
 Writing `commit.json` (one rename) decides: it holds the new state and the moves that lead there.
-Carrying it out again changes nothing, so that an interrupted one is just finished at the next start.
+Carrying it out again changes nothing, so an interrupted one is just finished at the next start.
 """
 
 from __future__ import annotations

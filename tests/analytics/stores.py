@@ -39,5 +39,5 @@ def live(store: StreamStore) -> list[tuple[int, str, int, bytes, bytes]]:
     return found
 
 
-def parsed(path: Path, **more: str) -> options.Options:
+def parsed(path: Path | str, **more: str) -> options.Options:
     return options.parse({"path": str(path), **more})

@@ -145,7 +145,7 @@ def test_by_url_with_ranges(tmp_path: Path, store: StreamStore) -> None:
     target = tmp_path / "archive"
     Uploader(str(tmp_path), f"file://{target}").run()
     asked = parsed(target)
-    url = parsed(Path("/"), path=f"file://{target}", startingOffsets="900", endingOffsets="910")
+    url = parsed(f"file://{target}", startingOffsets="900", endingOffsets="910")
     pieces = plan_of(url)
     assert all(piece.location.startswith("file://") for piece in pieces)
     tally = scan.Tally()
