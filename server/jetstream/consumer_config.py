@@ -3,11 +3,10 @@ shows a configuration exactly as the reference does; times are nanoseconds, size
 
 from __future__ import annotations
 
-import copy
 from typing import Annotated, Any, Final
 
 from msgspec import Struct
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from server.jetstream.gojson import (
     DURATION,
@@ -102,7 +101,13 @@ class ConsumerConfig(Struct):
     priority_timeout: Annotated[int, DURATION] = 0
 
     def copy(self) -> ConsumerConfig:
-        return copy.deepcopy(self)
+        return replace(
+            self,
+            backoff=list(self.backoff),
+            filter_subjects=list(self.filter_subjects),
+            priority_groups=list(self.priority_groups),
+            metadata=dict(self.metadata) if self.metadata is not None else None,
+        )
 
     @property
     def is_durable(self) -> bool:

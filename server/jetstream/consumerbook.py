@@ -16,7 +16,7 @@ from typing import Final
 
 import msgspec
 
-from server.jetstream.commit import Commit
+from server.jetstream.commit import LocalCommit
 from server.jetstream.consumer_config import ConsumerConfig
 from storage._blockhome import BlockHome
 from storage._store import StreamStore
@@ -51,12 +51,12 @@ class ConsumerBook:
     def __init__(self, open_store: Callable[[], StreamStore], store: StreamStore | None) -> None:
         self._open_store = open_store
         self._store = store
-        self._commit: Commit | None = None
+        self._commit: LocalCommit | None = None
         self._configurations: dict[str, dict[str, int]] = {}
         self._kept: dict[str, dict[str, Entry]] = {}
         self._states: dict[str, list[tuple[int, bytes]]] = {}
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
-        self._is_dirty = False
+        self.is_dirty = False  # something was written in this turn
         self.down: str | None = None
         self.durable_seq = store.last_seq if store is not None else 0
         if store is not None:
@@ -75,8 +75,9 @@ class ConsumerBook:
             entry = msgspec.json.decode(found.payload, type=Entry)
             self._kept.setdefault(owner, {})[name] = entry
 
-    def attach(self, commit: Commit) -> None:
+    def attach(self, commit: LocalCommit) -> None:
         self._commit = commit
+        commit.adopt(self)
 
     # Writing
 
@@ -87,11 +88,13 @@ class ConsumerBook:
         return self._store
 
     def _touch(self) -> None:
-        if not self._is_dirty and self._commit is not None:
-            self._is_dirty = True
+        if not self.is_dirty and self._commit is not None:
+            self.is_dirty = True
             self._commit.dirty(self)
 
     def _append(self, subject: str, payload: bytes) -> int:
+        if self.down is not None:
+            raise OSError(self.down)
         self._touch()
         return self.store.store(subject, b"", payload, 0)
 
@@ -161,7 +164,7 @@ class ConsumerBook:
         return self.store.last_seq
 
     def close_turn(self) -> None:
-        self._is_dirty = False
+        self.is_dirty = False
 
     def release(self, seq: int) -> bool:
         """All up to `seq` is durable; whether somebody still waits."""

@@ -99,6 +99,7 @@ def add(engine: Engine, stream: Stream, config: ConsumerConfig, name: str) -> Co
     stream.consumers[name] = consumer
     consumer.start()
     watch(engine, consumer)
+    engine.hub.keep_all()
     engine.advisories.consumer_action(consumer, "CREATED", "create")
     return consumer
 

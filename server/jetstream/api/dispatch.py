@@ -191,6 +191,13 @@ class Api:
                     if answered.creates:
                         answered.refuse(errors.STREAM_CREATE(err=error))
         answers, self._answers = self._answers, []
+        book = engine.stores.book
+        if book is not None and book.is_dirty:
+            book.when_durable(lambda: self._respond_all(answers))
+        else:
+            self._respond_all(answers)
+
+    def _respond_all(self, answers: list[Answered]) -> None:
         for answered in answers:
             self._respond(answered)
 

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from server.jetstream.commit import Written
+from server.core._turn import Turn
+from server.jetstream.commit import LocalCommit, Written
 from server.jetstream.consumer_config import ConsumerConfig
 from server.jetstream.consumerbook import ConsumerBook, key_of
 from storage._store import StreamStore
 from storage.memstore import open_memory_store
 
 
-class Commits:
+class Commits(LocalCommit):
     def __init__(self) -> None:
+        super().__init__(Turn())
         self.marked: list[Written] = []
 
     def dirty(self, sink: Written) -> None:
         self.marked.append(sink)
-
-    def broken(self, sink: Written, error: BaseException) -> None:
-        raise error
 
 
 def opened(store: StreamStore) -> ConsumerBook:
