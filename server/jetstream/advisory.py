@@ -20,6 +20,8 @@ PREFIX: Final = "$JS.EVENT.ADVISORY"
 TYPE_PREFIX: Final = "io.nats.jetstream.advisory.v1"
 ID_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 ID_LENGTH: Final = 22
+Asker = dict[str, Any]
+"""Who made a request, as events tell it."""
 
 Event = tuple[Account, str, str, dict[str, Any]]
 """Account, subject, kind and what is told."""
@@ -69,6 +71,41 @@ class Advisories:
         subject = f"{PREFIX}.STREAM.{what}.{stream.name}"
         body = {"stream": stream.name, "action": action}
         self.send(stream.account, subject, "stream_action", body)
+
+    def snapshot_create(self, stream: Stream, state: dict[str, Any], asker: Asker) -> None:
+        body = {"stream": stream.name, "state": state, "client": asker}
+        subject = f"{PREFIX}.STREAM.SNAPSHOT_CREATE.{stream.name}"
+        self.send(stream.account, subject, "snapshot_create", body)
+
+    def snapshot_complete(self, stream: Stream, started_ns: int, asker: Asker, error: str) -> None:
+        body: dict[str, Any] = {
+            "stream": stream.name,
+            "start": time_text(started_ns),
+            "end": time_text(self._engine.now_ns()),
+            "client": asker,
+        }
+        if error:
+            body["error"] = error
+        subject = f"{PREFIX}.STREAM.SNAPSHOT_COMPLETE.{stream.name}"
+        self.send(stream.account, subject, "snapshot_complete", body)
+
+    def restore_create(self, account: Account, stream: str, asker: Asker) -> None:
+        body = {"stream": stream, "client": asker}
+        subject = f"{PREFIX}.STREAM.RESTORE_CREATE.{stream}"
+        self.send(account, subject, "restore_create", body)
+
+    def restore_complete(
+        self, account: Account, stream: str, started_ns: int, size: int, asker: Asker
+    ) -> None:
+        body = {
+            "stream": stream,
+            "start": time_text(started_ns),
+            "end": time_text(self._engine.now_ns()),
+            "bytes": size,
+            "client": asker,
+        }
+        subject = f"{PREFIX}.STREAM.RESTORE_COMPLETE.{stream}"
+        self.send(account, subject, "restore_complete", body)
 
     def consumer_action(self, consumer: Consumer, what: str, action: str) -> None:
         body = {"stream": consumer.stream.name, "consumer": consumer.name, "action": action}

@@ -28,6 +28,8 @@ SOURCES_FOLDER: Final = "sources"
 # The stream of the consumers' book: no account has an empty name.
 NOBODY: Final = ""
 BOOK: Final = StreamConfig(name="consumers")
+UNFINISHED: Final = "unfinished"
+"""Of a store whose restore was not over; it is no stream yet."""
 
 
 def settings_of(account: str, config: StreamConfig, created_ns: int) -> Settings:
@@ -105,6 +107,35 @@ class DiskStores:
             sync_directory(self._memory)
         self.directory.settle()
 
+    # Stores that are filled before their stream is there
+
+    def begin(self, account: str, config: StreamConfig, created_ns: int) -> StreamStore:
+        if config.storage == "memory":
+            return open_memory_store(store_limits(config), config.first_seq)
+        settings = settings_of(account, config, created_ns) | {UNFINISHED: True}
+        try:
+            return self._files.create(settings, store_limits(config), config.first_seq)
+        except StoreDown as error:
+            raise StoreUnavailable(str(error)) from error
+
+    def commit(self) -> None:
+        self.directory.commit()
+
+    def keep(self, account: str, config: StreamConfig, created_ns: int, store: StreamStore) -> None:
+        settings = settings_of(account, config, created_ns)
+        if config.storage == "memory":
+            write_file(self._memory_file(account, config.name), msgspec.json.encode(settings))
+            return
+        assert isinstance(store, DiskStore)
+        self._keep_home(account, config.name, store)
+        self.directory.wait(self.directory.commit())
+        self.directory.update_settings(self._homes[account, config.name], settings)
+
+    def discard(self, config: StreamConfig, store: StreamStore) -> None:
+        if config.storage != "memory":
+            assert isinstance(store, DiskStore)
+            self._files.delete(store)
+
     def save(self, account: str, config: StreamConfig, created_ns: int) -> None:
         self.settle()
         settings = settings_of(account, config, created_ns)
@@ -132,6 +163,9 @@ class DiskStores:
         for group, home in list(self.directory.homes.items()):
             settings, store = self.directory.settings_of(home), self._files.stores[group]
             if settings["account"] == NOBODY:
+                continue
+            if UNFINISHED in settings:
+                self._files.delete(store)
                 continue
             config = config_of(settings)
             self._keep_home(settings["account"], config.name, store)

@@ -17,10 +17,13 @@ from server.jetstream.advisory import Advisories
 from server.jetstream.apierror import ApiError
 from server.jetstream.config import StreamConfig, adopt_required_level
 from server.jetstream.copiers import Copiers
+from server.jetstream.restores import Restores
+from server.jetstream.snapshots import Snapshots
 from server.jetstream.stores import Stores, StoreUnavailable
 from server.jetstream.stream import OpenIngest, Stream
 from server.jetstream.subjectindex import SubjectIndex
 from server.jetstream.timers import Timers
+from storage.ports import StreamStore
 
 UNLIMITED = AccountJetStreamOptions()
 
@@ -123,6 +126,8 @@ class Engine:
         self.api = ApiCounts()
         self.timers = Timers()
         self.copiers = Copiers(self)
+        self.snapshots = Snapshots(self)
+        self.restores = Restores(self)
         self._open_ingest = open_ingest
         self.hub = ConsumerHub(broker, options.jetstream.domain)
         self.hub.set_book(stores.book)
@@ -132,6 +137,7 @@ class Engine:
     def apply(self, options: Options) -> None:
         """Takes the limits of the options; called again after a reload."""
         self.options: JetStreamOptions = options.jetstream
+        self.max_payload = options.max_payload_bytes
         self.domain = options.jetstream.domain
         wanted = {a.name: a.jetstream for a in options.accounts if a.jetstream is not None}
         if not options.accounts:
@@ -195,7 +201,7 @@ class Engine:
 
     def create(self, owner: JetStreamAccount, asked: StreamConfig, pedantic: bool) -> Stream:
         """A new stream, or the one that already is exactly so. ApiError when it may not be."""
-        self._check_room(owner, asked)
+        self.check_room(owner, asked)
         config = validate.check_config(asked, self.surroundings(owner), pedantic)
         if config.num_replicas > 1:
             raise errors.STREAM_REPLICAS_NOT_SUPPORTED()
@@ -218,6 +224,26 @@ class Engine:
         except (StoreUnavailable, OSError) as error:
             self.warn(f"Stream create failed for '{owner.name} > {config.name}': {error}")
             raise errors.STREAM_CREATE(err=f"error creating store for stream: {error}") from error
+        return self._serve(owner, config, store, created_ns)
+
+    def adopt(
+        self, owner: JetStreamAccount, config: StreamConfig, store: StreamStore, created_ns: int
+    ) -> Stream:
+        """A stream over a store that was filled before; from now on it is kept."""
+        self.check_free(owner, config)
+        self.stores.keep(owner.name, config, created_ns, store)
+        return self._serve(owner, config, store, created_ns)
+
+    def check_free(self, owner: JetStreamAccount, config: StreamConfig) -> None:
+        """Neither its name nor its subjects are taken."""
+        if config.name in owner.streams:
+            raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
+        if owner.overlapping(config.subjects):
+            raise errors.STREAM_SUBJECT_OVERLAP()
+
+    def _serve(
+        self, owner: JetStreamAccount, config: StreamConfig, store: StreamStore, created_ns: int
+    ) -> Stream:
         stream = Stream(self, owner.account, config, store, created_ns, self._open_ingest)
         owner.add(stream)
         stream.start()
@@ -247,6 +273,8 @@ class Engine:
         self.advisories.stream_action(stream, "DELETED", "delete")
 
     def close(self) -> None:
+        self.snapshots.close()
+        self.restores.close()
         self.hub.keep_all()
         for stream in self.streams():
             for consumer in stream.consumers.values():
@@ -267,7 +295,7 @@ class Engine:
             config_of=config_of,
         )
 
-    def _check_room(self, owner: JetStreamAccount, asked: StreamConfig) -> None:
+    def check_room(self, owner: JetStreamAccount, asked: StreamConfig) -> None:
         """The limits that are asked before anything else, on what was sent."""
         others = len(owner.streams) - (asked.name in owner.streams)
         if 0 < owner.limits.max_streams <= others:

@@ -42,6 +42,18 @@ class Stores(Protocol):
     def settle(self) -> None:
         """All that was created lasts when this returns; OSError when it could not be."""
 
+    def begin(self, account: str, config: StreamConfig, created_ns: int) -> StreamStore:
+        """A store that the next start throws away, unless it is kept."""
+
+    def commit(self) -> None:
+        """What was written to such stores is handed to the disk."""
+
+    def keep(self, account: str, config: StreamConfig, created_ns: int, store: StreamStore) -> None:
+        """Make all of it last, as that of a stream."""
+
+    def discard(self, config: StreamConfig, store: StreamStore) -> None:
+        """It is not kept."""
+
     def save(self, account: str, config: StreamConfig, created_ns: int) -> None: ...
     def remove(self, account: str, config: StreamConfig, store: StreamStore) -> None: ...
     def recover(self) -> Iterable[Recovered]: ...
@@ -79,6 +91,18 @@ class MemoryStores:
 
     def settle(self) -> None:
         """Nothing outlives the process."""
+
+    def begin(self, account: str, config: StreamConfig, created_ns: int) -> StreamStore:
+        return self.create(account, config, created_ns)
+
+    def commit(self) -> None:
+        """There is no disk."""
+
+    def keep(self, account: str, config: StreamConfig, created_ns: int, store: StreamStore) -> None:
+        """Nothing outlives the process."""
+
+    def discard(self, config: StreamConfig, store: StreamStore) -> None:
+        """The messages go with the last reference."""
 
     def save(self, account: str, config: StreamConfig, created_ns: int) -> None:
         """Nothing outlives the process."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from server.jetstream.config import (
     SERVER_LEVEL_KEY,
@@ -14,12 +14,14 @@ from server.jetstream.config import (
 from server.jetstream.consumer import Consumer, PriorityGroupState, SequencePair
 from server.jetstream.consumer_config import shown_config as shown_consumer_config
 from server.jetstream.copier import NEVER_HEARD, Copier
-from server.jetstream.engine import Engine, JetStreamAccount
 from server.jetstream.gotime import shown_time, time_text
 from server.jetstream.origins import index_name
-from server.jetstream.stream import Stream
 from server.version import COMPAT_VERSION, JETSTREAM_API_LEVEL
 from storage.ports import StreamState
+
+if TYPE_CHECKING:
+    from server.jetstream.engine import Engine, JetStreamAccount
+    from server.jetstream.stream import Stream
 
 SERVER_METADATA = {
     SERVER_VERSION_KEY: COMPAT_VERSION,

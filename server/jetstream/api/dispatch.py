@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from server.core._account import Account, PySub
 from server.jetstream import errors
 from server.jetstream.advisory import Event
-from server.jetstream.api import consumers, messages, streams, system
+from server.jetstream.api import backups, consumers, messages, streams, system
 from server.jetstream.api.queue import RequestQueue
 from server.jetstream.api.request import Answer, Endpoint, Request, Unanswered, needs_newer_level
 from server.jetstream.apierror import ApiError
@@ -54,7 +54,12 @@ HEARD: Final = (
 # Handed on below a domain's prefix as they are.
 PASSED_ON: Final = ("CONSUMER.MSG.NEXT.>", "DIRECT.>", "$KV.>", "$OBJ.>")
 
-ENDPOINTS: Final = (*streams.ENDPOINTS, *messages.ENDPOINTS, *consumers.ENDPOINTS)
+ENDPOINTS: Final = (
+    *streams.ENDPOINTS,
+    *messages.ENDPOINTS,
+    *backups.ENDPOINTS,
+    *consumers.ENDPOINTS,
+)
 
 
 def by_words(endpoints: tuple[Endpoint, ...]) -> dict[tuple[str, ...], Endpoint]:

@@ -12,14 +12,10 @@ from server.jetstream.api.request import (
     MessageDeleteRequest,
     MessageGetRequest,
     Request,
-    RestoreRequest,
-    SnapshotRequest,
 )
 from server.jetstream.gotime import time_ns, time_text
 from server.jetstream.stream import Stream
 from storage.ports import StoredMessage
-
-SNAPSHOTS_LATER: Final = "this server makes no snapshots yet"
 
 
 def get(request: Request) -> Answer:
@@ -71,34 +67,7 @@ def delete(request: Request) -> Answer:
     return {"success": True}
 
 
-def snapshot(request: Request) -> Answer:
-    request.demand_body()
-    request.stream(request.names[0])
-    asked = request.decode(SnapshotRequest, "JSApiStreamSnapshotRequest")
-    if not asked.deliver_subject:
-        raise errors.SNAPSHOT_DELIVER_SUBJECT_INVALID()
-    raise errors.STREAM_SNAPSHOT(err=SNAPSHOTS_LATER)
-
-
-def restore(request: Request) -> Answer:
-    request.demand_body()
-    asked = request.decode(RestoreRequest, "JSApiStreamRestoreRequest")
-    if asked.config is None or asked.config.name != request.names[0]:
-        raise errors.STREAM_MISMATCH()
-    if request.names[0] in request.jetstream.streams:
-        raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
-    raise errors.STREAM_RESTORE(err=SNAPSHOTS_LATER)
-
-
 ENDPOINTS: Final = (
     Endpoint(("STREAM", "MSG", "GET"), 1, "stream_msg_get_response", get, silent=True),
     Endpoint(("STREAM", "MSG", "DELETE"), 1, "stream_msg_delete_response", delete),
-    Endpoint(("STREAM", "SNAPSHOT"), 1, "stream_snapshot_response", snapshot),
-    Endpoint(
-        ("STREAM", "RESTORE"),
-        1,
-        "stream_restore_response",
-        restore,
-        on_error={"deliver_subject": ""},
-    ),
 )

@@ -199,5 +199,33 @@ class PauseRequest(Struct):
     pause_until: Annotated[str | None, TIME] = None
 
 
+class Anything(gojson.Kind):
+    """What is not looked at."""
+
+    def take(self, value: Any, path: str, old: Any, report: gojson.Report, strict: bool) -> Any:
+        return None
+
+
+ANYTHING: Final = Anything("")
+
+
+class ToldState(Struct):
+    """A snapshot's state: the archive tells the same, this is only checked for its shape."""
+
+    messages: Annotated[int, UINT64] = 0
+    bytes: Annotated[int, UINT64] = 0
+    first_seq: Annotated[int, UINT64] = 0
+    first_ts: Annotated[str | None, TIME] = None
+    last_seq: Annotated[int, UINT64] = 0
+    last_ts: Annotated[str | None, TIME] = None
+    num_subjects: Annotated[int, INT] = 0
+    subjects: Annotated[None, ANYTHING] = None
+    num_deleted: Annotated[int, INT] = 0
+    deleted: Annotated[None, ANYTHING] = None
+    lost: Annotated[None, ANYTHING] = None
+    consumer_count: Annotated[int, INT] = 0
+
+
 class RestoreRequest(Struct):
     config: Annotated[StreamConfig | None, Nested(StreamConfig, "StreamConfig")] = None
+    state: Annotated[ToldState | None, Nested(ToldState, "StreamState")] = None

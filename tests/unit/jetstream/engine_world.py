@@ -66,6 +66,8 @@ class EngineWorld:
         self.api.listen()
         self.client = self.world.client(MODERN)
         self.client.say(b"SUB r.> 1\r\n")
+        self.seen = b""
+        """What else came to the client while it waited for an answer."""
 
     def ask(self, subject: str, body: Any = b"") -> dict[str, Any]:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -74,8 +76,23 @@ class EngineWorld:
         )
         self.run()
         said += self.client.take()
-        answer: dict[str, Any] = json.loads(said[said.index(b"{") : said.rindex(b"}") + 1])
+        start = said.index(b"MSG r.1 ")
+        head, rest = said[start:].split(b"\r\n", 1)
+        size = int(head.split()[-1])
+        self.seen += said[:start] + rest[size + 2 :]
+        answer: dict[str, Any] = json.loads(rest[:size])
         return answer
+
+    def request(self, subject: str, payload: bytes) -> bytes:
+        """The payload of the answer."""
+        said = self.client.say(
+            b"PUB %b r.2 %d\r\n%b\r\n" % (subject.encode(), len(payload), payload)
+        )
+        self.run()
+        said += self.client.take()
+        start = said.index(b"MSG r.2 ")
+        head, rest = said[start:].split(b"\r\n", 1)
+        return rest[: int(head.split()[-1])]
 
     def create(self, name: str, **config: Any) -> Stream:
         config = {"name": name, "storage": "memory", **config}
@@ -95,12 +112,11 @@ class EngineWorld:
         return self.ask(f"STREAM.INFO.{name}")
 
     def publish(self, subject: str, payload: bytes = b"x", *fields: str) -> None:
-        if not fields:
-            self.client.say(b"PUB %b %d\r\n%b\r\n" % (subject.encode(), len(payload), payload))
-            return
-        block = "\r\n".join(["NATS/1.0", *fields, "", ""]).encode()
-        sizes = (len(block), len(block) + len(payload))
-        self.client.say(b"HPUB %b %d %d\r\n%b%b\r\n" % (subject.encode(), *sizes, block, payload))
+        block = "\r\n".join(["NATS/1.0", *fields, "", ""]).encode() if fields else b""
+        sizes = f"{len(block)} {len(block) + len(payload)}" if fields else f"{len(payload)}"
+        verb = "HPUB" if fields else "PUB"
+        line = f"{verb} {subject} {sizes}\r\n".encode()
+        self.seen += self.client.say(line + block + payload + b"\r\n")
 
     def run(self, turns: int = 4) -> None:
         for _ in range(turns):

@@ -1,0 +1,3 @@
+def crc32c(data: bytes) -> int: ...
+def decode_block(block: bytes, size_max: int) -> bytes:
+    """The block's content; ValueError when it is damaged or longer than `size_max`."""
