@@ -20,7 +20,12 @@ def holders(path: Path, secret: bytes) -> list[str]:
 
 
 def store(
-    directory: DataDirectory, home: BlockHome, first: int, last: int, size: int, text: bytes = b"<%06d>"
+    directory: DataDirectory,
+    home: BlockHome,
+    first: int,
+    last: int,
+    size: int,
+    text: bytes = b"<%06d>",
 ) -> None:
     for seq in range(first, last + 1):
         home.append_many([(seq, seq, b"a.b", b"", (text % seq) * (size // 8))])
