@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pyspark_jetstream import options
 from pyspark_jetstream.errors import JetStreamError
 from pyspark_jetstream.options import Options
 from pyspark_jetstream.scan import Tally
 
-COMMANDS = ("analytics", "archive", "export")
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
@@ -98,6 +104,142 @@ def run_archive(arguments: argparse.Namespace) -> int:
     return 1 if damaged else 0
 
 
+# -- analytics -------------------------------------------------------------------------------------
+
+
+def spark_session(arguments: argparse.Namespace, more: dict[str, str]) -> SparkSession:
+    from pyspark_jetstream import launcher
+
+    java = launcher.find_java(arguments.java_home)
+    return launcher.session(
+        java, master=f"local[{arguments.cores}]", memory=arguments.memory, settings=more
+    )
+
+
+def run_job(arguments: argparse.Namespace) -> int:
+    """Interrupted or killed at any moment it goes on where the tables end."""
+    from pyspark_jetstream import job
+    from pyspark_jetstream.tables import Tables
+
+    asked, tally = asked_of(arguments), Tally()
+    every = None if arguments.once else arguments.every
+
+    def sample(tables: Tables) -> None:
+        if arguments.monitor:
+            now = datetime.now(UTC)
+            samples = job.consumer_samples(arguments.monitor, int(now.timestamp() * 1_000_000))
+            job.add_samples(tables, samples, now.date().isoformat())
+
+    def work() -> None:
+        job.run_plain(asked, arguments.out, say, tally)
+        with Tables(arguments.out) as tables:
+            sample(tables)
+        tell_tally(tally)
+
+    if arguments.engine == "plain":
+        repeat(work, every)
+    else:
+        spark = spark_session(arguments, job.SPARK_SETTINGS)
+        job.run_spark(asked, arguments.out, say, spark, every, sample)
+    return 1 if tally.damaged else 0
+
+
+def seconds_of(words: str) -> float:
+    """A time like 2026-11-18 or 2026-11-18T12:00, in UTC unless it says otherwise."""
+    try:
+        moment = datetime.fromisoformat(words)
+    except ValueError:
+        raise JetStreamError(f"{words!r} is no time like 2026-11-18 or 2026-11-18T12:00") from None
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def run_report(arguments: argparse.Namespace) -> int:
+    from pyspark_jetstream import reports, show
+
+    asked = reports.Asked(
+        streams=tuple(arguments.stream),
+        since_s=seconds_of(arguments.since) if arguments.since else None,
+        until_s=seconds_of(arguments.until) if arguments.until else None,
+        depth=arguments.depth,
+        bucket_s=arguments.bucket,
+        top=arguments.top,
+    )
+    report = reports.make(Path(arguments.tables), asked, time.time())
+    if arguments.json:
+        say(json.dumps(asdict(report), indent=2))
+    else:
+        say(show.as_text(report))
+    if arguments.html:
+        Path(arguments.html).write_text(show.as_page(report))
+        print(f"page written to {arguments.html}", file=sys.stderr)
+    return 0
+
+
+def run_sql(arguments: argparse.Namespace) -> int:
+    """Views: `messages` over the tables, or straight over the blocks with --data."""
+    spark = spark_session(arguments, {})
+    if arguments.data:
+        asked_of(arguments)
+        reader = spark.read.format("jetstream").option("includeHeaders", "true")
+        for pair in arguments.option:
+            name, _, value = pair.partition("=")
+            reader = reader.option(name, value)
+        reader.load(arguments.data).createOrReplaceTempView("messages")
+    else:
+        spark.read.parquet(f"{arguments.tables}/messages").createOrReplaceTempView("messages")
+        if (Path(arguments.tables) / "consumers").exists():
+            samples = spark.read.parquet(f"{arguments.tables}/consumers")
+            samples.createOrReplaceTempView("consumers")
+    rows = spark.sql(arguments.query)
+    if arguments.json:
+        for row in rows.toJSON().toLocalIterator():
+            say(str(row))
+    else:
+        rows.show(arguments.rows, truncate=80)
+    spark.stop()
+    return 0
+
+
+def add_spark(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--java-home", help="a Java 17 or newer, instead of JAVA_HOME and PATH")
+    parser.add_argument("--cores", type=int, default=1, help="how many tasks at once")
+    parser.add_argument("--memory", default="1g", help="the JVM's heap")
+
+
+def add_analytics(commands: Any) -> None:
+    analytics = commands.add_parser("analytics", help="tables, reports and SQL beside a server")
+    tasks = analytics.add_subparsers(dest="task", required=True)
+    run = tasks.add_parser("run", help="keep Parquet tables up to date")
+    add_source(run)
+    run.add_argument("--out", required=True, help="the folder of the tables")
+    run.add_argument("--once", action="store_true", help="up to what is there now, then end")
+    run.add_argument("--every", type=float, default=60.0, metavar="SECONDS")
+    run.add_argument("--engine", choices=("spark", "plain"), default="spark")
+    run.add_argument("--monitor", metavar="URL", help="the server's monitoring, for consumer lag")
+    add_spark(run)
+    run.set_defaults(run=run_job)
+    report = tasks.add_parser("report", help="volume, sizes, gaps, duplicates, lag")
+    report.add_argument("tables", help="the folder that `run` or `export parquet` keeps")
+    report.add_argument("--stream", action="append", default=[], help="STREAM or ACCOUNT/STREAM")
+    report.add_argument("--since", help="2026-11-18 or 2026-11-18T12:00 (UTC)")
+    report.add_argument("--until", help="the time that is just too late")
+    report.add_argument("--depth", type=int, default=2, help="tokens of a subject's pattern")
+    report.add_argument("--bucket", type=int, metavar="SECONDS", help="width of a point in time")
+    report.add_argument("--top", type=int, default=20, help="how many lines a list may have")
+    report.add_argument("--json", action="store_true", help="for programs")
+    report.add_argument("--html", metavar="FILE", help="also as a page with plots")
+    report.set_defaults(run=run_report)
+    sql = tasks.add_parser("sql", help="a query of your own over `messages`")
+    sql.add_argument("query")
+    sql.add_argument("--tables", help="the folder that `run` or `export parquet` keeps")
+    sql.add_argument("--data", help="a store directory or archive, read as it is now")
+    sql.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
+    sql.add_argument("--rows", type=int, default=100, help="how many to show")
+    sql.add_argument("--json", action="store_true", help="one JSON object a line, all rows")
+    add_spark(sql)
+    sql.set_defaults(run=run_sql)
+
+
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="martlet", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
@@ -115,11 +257,15 @@ def build_parser() -> argparse.ArgumentParser:
     )
     archive.add_argument("--every", type=float, metavar="SECONDS", help="run on and on")
     archive.set_defaults(run=run_archive)
+    add_analytics(commands)
     return parser
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    arguments = build_parser().parse_args(words)
+    parser = build_parser()
+    arguments = parser.parse_args(words)
+    if getattr(arguments, "task", "") == "sql" and bool(arguments.data) == bool(arguments.tables):
+        parser.error("give --tables or --data")
     try:
         status: int = arguments.run(arguments)
     except JetStreamError as error:
@@ -127,12 +273,16 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1
     except ModuleNotFoundError as error:
         print(
-            f"martlet {arguments.command}: {error}; pip install 'martlet[analytics]'",
+            f"martlet {arguments.command}: {error}: "
+            "pip install 'martlet[analytics]', or martlet[spark] for Spark",
             file=sys.stderr,
         )
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # the reader of our lines has gone
+        sys.stdout = None  # type: ignore[assignment]
+        return 0
     return status
 
 

@@ -203,7 +203,8 @@ class Tables:
             for entry in entries:
                 with pq.ParquetFile(self.root / entry.path) as source:
                     for batch in source.iter_batches(batch_size=1 << 16):
-                        writer.write_batch(batch, row_group_size=ROW_GROUP_ROWS)
+                        rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+                        writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
         self.commit([target], {}, replaced=entries)
 
 

@@ -1,0 +1,199 @@
+"""`martlet analytics run`: keeps Parquet tables up to date beside a live server."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pyspark_jetstream.errors import JetStreamError
+from pyspark_jetstream.export import Told, for_tables, to_parquet
+from pyspark_jetstream.options import Options
+from pyspark_jetstream.scan import Tally
+from pyspark_jetstream.tables import COLUMNS, Tables, partition_of, partition_path
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+MICRO_BATCH_BYTES = 256 << 20
+MONITOR_TIMEOUT_S = 5.0
+SAMPLE_SCHEMA = pa.schema(
+    [
+        ("time", pa.timestamp("us", tz="UTC")),
+        ("account", pa.string()),
+        ("stream", pa.string()),
+        ("consumer", pa.string()),
+        ("pending", pa.int64()),
+        ("ack_pending", pa.int64()),
+        ("delivered_seq", pa.int64()),
+        ("ack_floor_seq", pa.int64()),
+    ]
+)
+SPARK_SETTINGS = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.shuffle.partitions": "2",
+}
+
+
+# -- consumers, as the server's monitoring tells them ----------------------------------------------
+
+
+def consumer_samples(url: str, now_us: int) -> list[dict[str, Any]]:
+    """What `/jsz` says of each consumer now."""
+    try:
+        with urlopen(f"{url.rstrip('/')}/jsz?consumers=true", timeout=MONITOR_TIMEOUT_S) as answer:
+            found = json.load(answer)
+    except (URLError, OSError, ValueError) as error:
+        raise JetStreamError(f"--monitor {url}: {error}") from error
+    return [
+        {
+            "time": now_us,
+            "account": account.get("name", ""),
+            "stream": stream.get("name", ""),
+            "consumer": consumer.get("name", ""),
+            "pending": consumer.get("num_pending", 0),
+            "ack_pending": consumer.get("num_ack_pending", 0),
+            "delivered_seq": consumer.get("delivered", {}).get("stream_seq", 0),
+            "ack_floor_seq": consumer.get("ack_floor", {}).get("stream_seq", 0),
+        }
+        for account in found.get("account_details") or []
+        for stream in account.get("stream_detail") or []
+        for consumer in stream.get("consumer_detail") or []
+    ]
+
+
+def add_samples(tables: Tables, samples: list[dict[str, Any]], day: str) -> None:
+    if not samples:
+        return
+    path = tables.staging() / "consumers" / f"day={day}" / "part.parquet"
+    path.parent.mkdir(parents=True)
+    pq.write_table(pa.Table.from_pylist(samples, SAMPLE_SCHEMA), path, compression="zstd")
+    tables.commit([path], {})
+
+
+# -- by Spark's structured streaming ---------------------------------------------------------------
+
+
+class SparkRun:
+    """The tables as the sink of a streaming query.
+
+    Spark may hand the same batch over again after a crash; a batch that the tables contain, by the
+    query's id and the batch's number, is not written twice.
+    """
+
+    def __init__(self, spark: SparkSession, asked: Options, tables: Tables, told: Told) -> None:
+        self._spark, self._asked, self._tables, self._told = spark, asked, tables, told
+        self._checkpoint = tables.root / "_martlet" / "spark"
+        self._forget_foreign_checkpoint()
+
+    def _mark(self) -> dict[str, Any]:
+        mark: dict[str, Any] = self._tables.state.marks.get("spark", {})
+        return mark
+
+    def _query_id(self) -> str | None:
+        path = self._checkpoint / "metadata"
+        return str(json.loads(path.read_text())["id"]) if path.exists() else None
+
+    def _forget_foreign_checkpoint(self) -> None:
+        """The tables know best: a checkpoint that did not lead to them is made anew."""
+        mark = self._mark()
+        if (
+            mark.get("query") != self._query_id()
+            or mark.get("offsets") != self._tables.state.offsets
+        ):
+            shutil.rmtree(self._checkpoint, ignore_errors=True)
+
+    def start(self) -> StreamingQuery:
+        """Reads up to what is there now."""
+        given = {
+            "path": self._asked.path,
+            "streams": ",".join(self._asked.streams),
+            "streamsPattern": self._asked.streams_pattern,
+            "subject": ",".join(self._asked.subject),
+            "failOnDataLoss": str(self._asked.fail_on_data_loss).lower(),
+            "encryptionKeyFile": self._asked.encryption_key_file,
+            "columns": COLUMNS,
+            "maxBytesPerTrigger": str(self._asked.max_bytes or MICRO_BATCH_BYTES),
+            "startingOffsets": json.dumps(self._tables.state.offsets),
+        }
+        options = {name: value for name, value in given.items() if value}
+        rows = self._spark.readStream.format("jetstream").options(**options).load()
+        writer = rows.writeStream.foreachBatch(self._take)
+        writer = writer.option("checkpointLocation", str(self._checkpoint))
+        return writer.trigger(availableNow=True).start()
+
+    def _take(self, rows: DataFrame, batch: int) -> None:
+        from pyspark.sql import functions
+
+        mark, query = self._mark(), self._query_id()
+        if mark.get("query") == query and mark.get("batch", -1) >= batch:
+            return
+        offsets = {**self._tables.state.offsets, **batch_offsets(self._checkpoint, batch)}
+        folder = self._tables.staging()
+        spread = rows.withColumn("day", functions.date_format("timestamp", "yyyy-MM-dd"))
+        written = folder / "spark"
+        spread.write.partitionBy("account", "stream", "day").parquet(str(written))
+        staged = [place_staged(path, folder) for path in sorted(written.rglob("*.parquet"))]
+        mark = {"query": query, "batch": batch, "offsets": offsets}
+        self._tables.commit(staged, offsets, marks={"spark": mark})
+        added = (
+            sum(entry.rows for entry in self._tables.state.files[-len(staged) :]) if staged else 0
+        )
+        self._told(f"batch {batch}: {added:,} rows")
+        self._tables.compact()
+
+
+def place_staged(path: Path, folder: Path) -> Path:
+    """Spark's file into the partition folders that the tables use."""
+    where = partition_of(str(path.relative_to(folder)))
+    target = folder / partition_path(where["account"], where["stream"], where["day"]) / path.name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    path.rename(target)
+    return target
+
+
+def batch_offsets(checkpoint: Path, batch: int) -> dict[str, int]:
+    """Where a batch ends, from Spark's own write-ahead log of offsets."""
+    lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
+    return dict(json.loads(lines[-1]))
+
+
+# -- the job ---------------------------------------------------------------------------------------
+
+
+def run_plain(asked: Options, root: str, told: Told, tally: Tally) -> None:
+    added = to_parquet(asked, root, told, tally)
+    told(f"{added:,} rows added to {root}")
+
+
+def run_spark(
+    asked: Options,
+    root: str,
+    told: Told,
+    spark: SparkSession,
+    every_s: float | None,
+    between: Callable[[Tables], None],
+) -> None:
+    """Up to now, or on and on until interrupted. `between` is called when no batch is under way."""
+    with Tables(root) as tables:
+        while True:
+            run = SparkRun(spark, for_tables(asked), tables, told)
+            query = run.start()
+            query.awaitTermination()
+            failed = query.exception()
+            if failed is not None:
+                raise JetStreamError(str(failed))
+            between(tables)
+            if every_s is None:
+                return
+            time.sleep(every_s)

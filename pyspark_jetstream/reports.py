@@ -1,0 +1,332 @@
+"""Figures over the Parquet tables: what came, when, how large, what is missing, who lags."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyspark_jetstream.errors import JetStreamError
+from pyspark_jetstream.tables import TableFile, partition_of, read_state
+
+NS = 1_000_000_000
+BUCKETS_S = (1, 10, 60, 300, 900, 3600, 21_600, 86_400, 604_800)
+BUCKETS_MAX = 200
+LISTED = 20
+PATTERNS_MAX = 8
+GROUPS_MAX = 200_000
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a report is about. Times are seconds since 1970."""
+
+    streams: tuple[str, ...] = ()
+    since_s: float | None = None
+    until_s: float | None = None
+    depth: int = 2
+    bucket_s: int | None = None
+    top: int = LISTED
+
+
+@dataclass
+class Gap:
+    """Sequences that are not there: deleted, skipped, lost, or never exported."""
+
+    stream: str
+    first: int
+    last: int
+
+    @property
+    def count(self) -> int:
+        return self.last - self.first + 1
+
+
+@dataclass
+class Report:
+    """Everything, ready to be shown or written as JSON."""
+
+    made_at: str
+    first_time: str | None
+    last_time: str | None
+    messages: int
+    bytes: int
+    bucket_s: int
+    streams: list[dict[str, Any]] = field(default_factory=list)
+    volume: list[dict[str, Any]] = field(default_factory=list)  # time, pattern, messages, bytes
+    sizes: list[dict[str, Any]] = field(default_factory=list)  # up_to, messages
+    size_percentiles: dict[str, int] = field(default_factory=dict)
+    top_subjects: list[dict[str, Any]] = field(default_factory=list)
+    gaps: list[dict[str, Any]] = field(default_factory=list)
+    gap_count: int = 0
+    gap_sequences: int = 0
+    duplicates: list[dict[str, Any]] = field(default_factory=list)
+    duplicate_ids: int = 0
+    lag: list[dict[str, Any]] = field(default_factory=list)  # time, consumer, pending
+
+
+def pattern_of(subject: str, depth: int) -> str:
+    """`orders.eu.12.new` is `orders.eu.>` at depth 2."""
+    tokens = subject.split(".")
+    return subject if len(tokens) <= depth else ".".join([*tokens[:depth], ">"])
+
+
+def iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+class Tables:
+    """The files of the table that a report reads."""
+
+    def __init__(self, root: Path, asked: Asked) -> None:
+        self._root, self._asked = root, asked
+        state = read_state(root)
+        if not state.files:
+            raise JetStreamError(f"{root} has no tables yet: martlet analytics run comes first")
+        self.files = [entry for entry in state.files if self._wanted(entry)]
+        self.samples = [e for e in state.files if e.path.startswith("consumers/")]
+
+    def _wanted(self, entry: TableFile) -> bool:
+        if not entry.path.startswith("messages/"):
+            return False
+        where = partition_of(entry.path)
+        if self._asked.streams and not {
+            where["stream"],
+            f"{where['account']}/{where['stream']}",
+        } & set(self._asked.streams):
+            return False
+        day = datetime.fromisoformat(where["day"]).replace(tzinfo=UTC).timestamp()
+        low, high = self._asked.since_s, self._asked.until_s
+        return (low is None or day + 86_400 > low) and (high is None or day < high)
+
+    def batches(self, columns: list[str]) -> Iterator[tuple[str, pa.Table]]:
+        """(stream, rows) within the times asked for."""
+        for entry in self.files:
+            where = partition_of(entry.path)
+            name = f"{where['account']}/{where['stream']}"
+            with pq.ParquetFile(self._root / entry.path) as source:
+                for batch in source.iter_batches(1 << 17, columns=[*columns, "ts_ns"]):
+                    yield name, self._cut(pa.Table.from_batches([batch]))
+
+    def _cut(self, rows: pa.Table) -> pa.Table:
+        low, high = self._asked.since_s, self._asked.until_s
+        if low is not None:
+            rows = rows.filter(pc.greater_equal(rows.column("ts_ns"), int(low * NS)))
+        if high is not None:
+            rows = rows.filter(pc.less(rows.column("ts_ns"), int(high * NS)))
+        return rows
+
+    def sample_rows(self) -> pa.Table | None:
+        tables = [
+            pq.read_table(self._root / entry.path, partitioning=None) for entry in self.samples
+        ]
+        return pa.concat_tables(tables) if tables else None
+
+
+class Sums:
+    """Messages and bytes by group, added up batch by batch."""
+
+    def __init__(self, keys: list[str]) -> None:
+        self._keys = keys
+        self._parts: list[pa.Table] = []
+        self._held = 0
+
+    def add(self, rows: pa.Table) -> None:
+        part = rows.group_by(self._keys).aggregate([("size", "count"), ("size", "sum")])
+        self._parts.append(part.rename_columns([*self._keys, "messages", "bytes"]))
+        self._held += part.num_rows
+        if self._held > GROUPS_MAX:
+            self._parts = [self.table()]
+            self._held = self._parts[0].num_rows
+
+    def table(self) -> pa.Table:
+        whole = pa.concat_tables(self._parts)
+        found = whole.group_by(self._keys).aggregate([("messages", "sum"), ("bytes", "sum")])
+        return found.rename_columns([*self._keys, "messages", "bytes"])
+
+
+def make(root: Path, asked: Asked, now_s: float) -> Report:
+    """Reads the tables twice: for their span, and for everything else."""
+    tables = Tables(root, asked)
+    low_ns, high_ns = span_of(tables)
+    bucket_s = asked.bucket_s or choose_bucket((high_ns - low_ns) / NS)
+    report = Report(
+        made_at=iso(now_s),
+        first_time=iso(low_ns / NS) if low_ns <= high_ns else None,
+        last_time=iso(high_ns / NS) if low_ns <= high_ns else None,
+        messages=0,
+        bytes=0,
+        bucket_s=bucket_s,
+    )
+    if low_ns > high_ns:
+        return report
+    by_subject, sizes = volumes(tables, bucket_s)
+    seconds = max((high_ns - low_ns) / NS, 1e-9)
+    fill_volumes(report, by_subject, asked, seconds)
+    fill_sizes(report, sizes)
+    fill_gaps(report, tables, asked.top)
+    fill_duplicates(report, tables, asked.top)
+    fill_lag(report, tables)
+    return report
+
+
+def span_of(tables: Tables) -> tuple[int, int]:
+    low, high = 1 << 63, -1
+    for _, rows in tables.batches([]):
+        if rows.num_rows:
+            found = pc.min_max(rows.column("ts_ns")).as_py()
+            low, high = min(low, found["min"]), max(high, found["max"])
+    return low, high
+
+
+def choose_bucket(seconds: float) -> int:
+    return next((size for size in BUCKETS_S if seconds / size <= BUCKETS_MAX), BUCKETS_S[-1])
+
+
+def volumes(tables: Tables, bucket_s: int) -> tuple[pa.Table, Counter[int]]:
+    """By stream, subject and time; and how many messages have which size."""
+    sums = Sums(["stream", "subject", "time"])
+    sizes: Counter[int] = Counter()
+    for stream, rows in tables.batches(["subject", "size"]):
+        if not rows.num_rows:
+            continue
+        width = bucket_s * NS
+        time = pc.multiply(pc.divide(rows.column("ts_ns"), width), bucket_s)
+        names = pa.array([stream], pa.string()).take(pa.array([0] * rows.num_rows, pa.int8()))
+        sums.add(rows.append_column("time", time).append_column("stream", names))
+        counts = pc.value_counts(rows.column("size"))
+        sizes.update(dict(zip(*(part.to_pylist() for part in counts.flatten()), strict=True)))
+    return sums.table(), sizes
+
+
+def totals(rows: pa.Table, keys: list[str]) -> list[dict[str, Any]]:
+    found = rows.group_by(keys).aggregate([("messages", "sum"), ("bytes", "sum")])
+    named: list[dict[str, Any]] = found.rename_columns([*keys, "messages", "bytes"]).to_pylist()
+    return sorted(named, key=lambda row: -row["messages"])
+
+
+def fill_volumes(report: Report, rows: pa.Table, asked: Asked, seconds: float) -> None:
+    report.messages = pc.sum(rows.column("messages")).as_py()
+    report.bytes = pc.sum(rows.column("bytes")).as_py()
+    report.streams = totals(rows, ["stream"])
+    top = totals(rows, ["stream", "subject"])[: asked.top]
+    report.top_subjects = [
+        {**row, "per_second": row["messages"] / seconds, "mean": row["bytes"] / row["messages"]}
+        for row in top
+    ]
+    distinct = pc.unique(rows.column("subject")).to_pylist()
+    names = {subject: pattern_of(subject, asked.depth) for subject in distinct}
+    patterns = pa.array([names[subject] for subject in rows.column("subject").to_pylist()])
+    by_pattern = rows.append_column("pattern", patterns)
+    ranked = [row["pattern"] for row in totals(by_pattern, ["pattern"])]
+    kept = set(ranked if len(ranked) <= PATTERNS_MAX else ranked[: PATTERNS_MAX - 1])
+    shown = pa.array([name if name in kept else "others" for name in patterns.to_pylist()])
+    places = by_pattern.drop_columns(["pattern"]).append_column("pattern", shown)
+    volume = totals(places, ["time", "pattern"])
+    report.volume = sorted(volume, key=lambda row: (row["time"], row["pattern"]))
+
+
+def fill_sizes(report: Report, sizes: Counter[int]) -> None:
+    """Powers of two for the picture, exact percentiles for the table."""
+    bins: Counter[int] = Counter()
+    for size, count in sizes.items():
+        bins[(max(size, 1) - 1).bit_length()] += count
+    if bins:
+        report.sizes = [
+            {"up_to": 1 << power, "messages": bins[power]}
+            for power in range(min(bins), max(bins) + 1)
+        ]
+    total, seen = sum(sizes.values()), 0
+    wanted = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+    for size in sorted(sizes):
+        seen += sizes[size]
+        for name, share in wanted.items():
+            if name not in report.size_percentiles and seen >= share * total:
+                report.size_percentiles[name] = size
+
+
+def sequences(tables: Tables) -> Iterator[tuple[str, list[pa.Array]]]:
+    """Each stream's sequences, in as many sorted arrays as there are batches."""
+    found: dict[str, list[pa.Array]] = {}
+    for stream, rows in tables.batches(["seq"]):
+        if rows.num_rows:
+            ordered = rows.column("seq").combine_chunks()
+            found.setdefault(stream, []).append(ordered.take(pc.sort_indices(ordered)))
+    for stream, arrays in sorted(found.items()):
+        yield stream, sorted(arrays, key=lambda array: array[0].as_py())
+
+
+def gaps_of(stream: str, arrays: Iterable[pa.Array]) -> Iterator[Gap]:
+    before: int | None = None
+    for array in arrays:
+        first = array[0].as_py()
+        if before is not None and first > before + 1:
+            yield Gap(stream, before + 1, first - 1)
+        steps = pc.subtract(array[1:], array[:-1])
+        for at in pc.indices_nonzero(pc.greater(steps, 1)).to_pylist():
+            yield Gap(stream, array[at].as_py() + 1, array[at + 1].as_py() - 1)
+        before = max(before or 0, array[-1].as_py())
+
+
+def fill_gaps(report: Report, tables: Tables, top: int) -> None:
+    largest: list[Gap] = []
+    for stream, arrays in sequences(tables):
+        for gap in gaps_of(stream, arrays):
+            report.gap_count += 1
+            report.gap_sequences += gap.count
+            largest.append(gap)
+            if len(largest) > 10 * top + 1000:
+                largest = sorted(largest, key=lambda one: -one.count)[:top]
+    largest = sorted(largest, key=lambda one: -one.count)[:top]
+    report.gaps = [{**asdict(gap), "count": gap.count} for gap in largest]
+
+
+def fill_duplicates(report: Report, tables: Tables, top: int) -> None:
+    """Message ids that came more than once in a stream: beyond the server's duplicate window."""
+    parts = []
+    for stream, rows in tables.batches(["msg_id"]):
+        rows = rows.filter(pc.is_valid(rows.column("msg_id")))
+        if rows.num_rows:
+            counted = rows.group_by("msg_id").aggregate([("ts_ns", "count"), ("ts_ns", "min")])
+            names = pa.array([stream] * counted.num_rows, pa.string())
+            counted = counted.rename_columns(["msg_id", "count", "first_ns"])
+            parts.append(counted.append_column("stream", names))
+    if not parts:
+        return
+    whole = pa.concat_tables(parts).group_by(["stream", "msg_id"])
+    whole = whole.aggregate([("count", "sum"), ("first_ns", "min")])
+    twice = whole.filter(pc.greater(whole.column("count_sum"), 1))
+    report.duplicate_ids = twice.num_rows
+    order = pc.sort_indices(twice, [("count_sum", "descending"), ("first_ns_min", "ascending")])
+    for row in twice.take(order[:top]).to_pylist():
+        first = iso(row["first_ns_min"] / NS)
+        report.duplicates.append(
+            {
+                "stream": row["stream"],
+                "msg_id": row["msg_id"],
+                "count": row["count_sum"],
+                "first_time": first,
+            }
+        )
+
+
+def fill_lag(report: Report, tables: Tables) -> None:
+    rows = tables.sample_rows()
+    if rows is None:
+        return
+    for row in rows.sort_by("time").to_pylist():
+        report.lag.append(
+            {
+                "time": row["time"].timestamp(),
+                "consumer": f"{row['stream']} > {row['consumer']}",
+                "pending": row["pending"],
+                "ack_pending": row["ack_pending"],
+            }
+        )

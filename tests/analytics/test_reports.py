@@ -1,0 +1,143 @@
+"""The report's figures, counted once more by hand; its page; the command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pyspark_jetstream import cli, export, job, reports, show, tables
+from storage.filestore import FileStores
+from tests.analytics.stores import SMALL_BLOCKS, parsed, settings, settle
+
+HOUR_NS = 3_600_000_000_000
+START_NS = 1_700_000_000_000_000_000 // HOUR_NS * HOUR_NS
+
+
+def silent(words: str) -> None:
+    pass
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """240 orders in four hours, some deleted, one id twice; 60 lines of another stream."""
+    folder = tmp_path_factory.mktemp("reports")
+    stores = FileStores(folder / "data", **SMALL_BLOCKS)
+    orders, lines = stores.create(settings("ORDERS")), stores.create(settings("LINES", "PLANT"))
+    for at in range(1, 241):
+        header = b"NATS/1.0\r\nNats-Msg-Id: o%d\r\n\r\n" % (100 if at == 200 else at)
+        subject = f"orders.{'eu' if at % 3 else 'us'}.{at % 5}.new"
+        orders.store(subject, header, b"x" * (at % 10 + 1), START_NS + at * HOUR_NS // 60)
+    for at in range(60):
+        lines.store("line<1>", b"", b"", START_NS + at * HOUR_NS // 60)
+    orders.delete_many([50, 51, 52, 60])
+    settle(stores)
+    out = folder / "out"
+    export.to_parquet(parsed(folder), str(out), silent)
+    stores.close()
+    return out
+
+
+def test_figures(root: Path) -> None:
+    report = reports.make(root, reports.Asked(bucket_s=3600), now_s=0)
+    assert (report.messages, report.bytes) == (296, sum(at % 10 + 1 for at in range(1, 241)) - 7)
+    assert [(row["stream"], row["messages"]) for row in report.streams] == [
+        ("$G/ORDERS", 236),
+        ("PLANT/LINES", 60),
+    ]
+    volume = {(row["pattern"], (row["time"] * 10**9 - START_NS) // HOUR_NS): row["messages"]
+              for row in report.volume}  # fmt: skip
+    assert volume["orders.eu.>", 1] == 40
+    assert volume["orders.us.>", 0] == 17
+    assert volume["line<1>", 0] == 60
+    assert report.size_percentiles == {"p50": 5, "p90": 10, "p99": 10, "max": 10}
+    assert sum(row["messages"] for row in report.sizes) == 296
+    assert [(gap["first"], gap["last"]) for gap in report.gaps] == [(50, 52), (60, 60)]
+    assert (report.gap_count, report.gap_sequences) == (2, 4)
+    assert [(row["msg_id"], row["count"]) for row in report.duplicates] == [("o100", 2)]
+
+
+def test_times_and_streams_cut(root: Path) -> None:
+    since = START_NS / 1e9 + 3600
+    asked = reports.Asked(streams=("ORDERS",), since_s=since, until_s=since + 3600)
+    report = reports.make(root, asked, now_s=0)
+    assert [row["stream"] for row in report.streams] == ["$G/ORDERS"]
+    assert report.messages == 60 - 1
+    empty = reports.make(root, reports.Asked(since_s=since + 90_000), now_s=0)
+    assert "no messages" in show.as_text(empty)
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append(tag)
+
+
+def test_the_page_has_plots_and_no_foreign_markup(root: Path) -> None:
+    report = reports.make(root, reports.Asked(), now_s=0)
+    page = show.as_page(report)
+    tags = Tags()
+    tags.feed(page)
+    assert tags.seen.count("svg") == 3
+    assert tags.seen.count("polyline") == 6
+    assert "line<1>" not in page
+    assert "line&lt;1&gt;" in page
+
+
+def test_consumers_lag_over_time(root: Path, tmp_path: Path) -> None:
+    with tables.Tables(str(root)) as open_tables:
+        for at, pending in enumerate((5, 9, 2)):
+            sample = {
+                "time": START_NS // 1000 + at * 60_000_000,
+                "account": "$G",
+                "stream": "ORDERS",
+                "consumer": "billing",
+                "pending": pending,
+                "ack_pending": 1,
+                "delivered_seq": 10,
+                "ack_floor_seq": 9,
+            }
+            job.add_samples(open_tables, [sample], "2023-11-14")
+    report = reports.make(root, reports.Asked(), now_s=0)
+    assert [row["pending"] for row in report.lag] == [5, 9, 2]
+    assert "ORDERS > billing" in show.as_text(report)
+    assert "Messages pending for consumers" in show.as_page(report)
+
+
+def test_the_command(root: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    words = ["analytics", "report", str(root), "--json", "--html", str(page), "--stream", "LINES"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pyspark_jetstream.cli", *words],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    assert found["messages"] == 60
+    assert page.read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["export", "parquet", "--data", "/nowhere", "--out", "x"], "no Martlet data directory"),
+        (["export", "parquet", "--data", ".", "--option", "a=b", "--out", "x"], "unknown option"),
+        (["analytics", "report", "/nowhere"], "has no tables yet"),
+        (["analytics", "report", ".", "--since", "soon"], "no time like"),
+    ],
+)
+def test_what_cannot_be_done_is_said(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(words) == 1
+    assert says in capsys.readouterr().err
