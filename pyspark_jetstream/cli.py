@@ -281,7 +281,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of our lines has gone
-        sys.stdout = None  # type: ignore[assignment]
+        sys.stdout = None
         return 0
     return status
 

@@ -53,7 +53,7 @@ def test_figures(root: Path) -> None:
     volume = {(row["pattern"], (row["time"] * 10**9 - START_NS) // HOUR_NS): row["messages"]
               for row in report.volume}  # fmt: skip
     assert volume["orders.eu.>", 1] == 40
-    assert volume["orders.us.>", 0] == 17
+    assert volume["orders.us.>", 0] == 18
     assert volume["line<1>", 0] == 60
     assert report.size_percentiles == {"p50": 5, "p90": 10, "p99": 10, "max": 10}
     assert sum(row["messages"] for row in report.sizes) == 296
