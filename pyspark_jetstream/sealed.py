@@ -75,4 +75,6 @@ def server_key(key_file: str | None) -> str | None:
 
 
 def master_key(text: str, identity: bytes) -> bytes:
-    return hashlib.scrypt(text.encode(), salt=identity, n=16384, r=8, p=1, dklen=64)
+    return hashlib.scrypt(
+        text.encode(), salt=identity, n=16384, r=8, p=1, maxmem=64 << 20, dklen=64
+    )

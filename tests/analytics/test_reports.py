@@ -55,7 +55,7 @@ def test_figures(root: Path) -> None:
     assert volume["orders.eu.>", 1] == 40
     assert volume["orders.us.>", 0] == 18
     assert volume["line<1>", 0] == 60
-    assert report.size_percentiles == {"p50": 5, "p90": 10, "p99": 10, "max": 10}
+    assert report.size_percentiles == {"p50": 4, "p90": 9, "p99": 10, "max": 10}
     assert sum(row["messages"] for row in report.sizes) == 296
     assert [(gap["first"], gap["last"]) for gap in report.gaps] == [(50, 52), (60, 60)]
     assert (report.gap_count, report.gap_sequences) == (2, 4)
