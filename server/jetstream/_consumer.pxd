@@ -151,6 +151,9 @@ cdef class ConsumerCore(Sink):
     cdef int send(self, MatchResult* result, Msg* message) noexcept
     cdef int not_taken(self, Waiting waiting) except -1
     cdef int send_status(self, bytes reply, bytes block) except -1
+    cdef int send_request(self, bytes to, bytes reply, bytes block) except -1
+    cdef int drop_request(self, int code, str text) except -1
+    cdef int charge(self, int64_t size) except -1
     cdef int check_waiting(self, bint at_end, int64_t now_ns, int64_t* batch) except -1
 
     # What is kept

@@ -723,12 +723,9 @@ cdef class ConsumerCore(Sink):
             if self.replay_original and self.must_wait_for_replay(&record, now_ns):
                 break
             reply_len = self.write_reply(&record, found == FOUND_NEW, deliveries)
-            added = self.flow.added_header() if self.flow is not None else None
             size = record.subject_len + reply_len + record.hdr_len + record.msg_len
             if self.headers_only:
                 size = record.subject_len + reply_len + self.reduced_size(&record)
-            if added is not None:
-                size += len(added)
             waiting = None
             if self.is_push:
                 to = self.deliver_subject
@@ -738,6 +735,7 @@ cdef class ConsumerCore(Sink):
                 if waiting is None:
                     break
                 to = waiting.reply
+            added = self.flow.added_header() if self.flow is not None else None
             result = self.account.sublist.match(to, len(to))
             if not self.deliver_record(&record, to, result, reply_len, added, &size):
                 self.not_taken(waiting)
@@ -861,23 +859,31 @@ cdef class ConsumerCore(Sink):
         while self.waiting.head is not None:
             each = self.waiting.head
             if each.expires_ns and now_ns >= each.expires_ns:
-                self.waiting.drop_head()
-                self.send_status(each.reply, pull.status(
-                    408, "Request Timeout", each.messages, each.size))
+                self.drop_request(408, "Request Timeout")
             elif each.size > 0 and size > each.size:
-                self.waiting.drop_head()
-                self.send_status(each.reply, pull.status(
-                    409, "Message Size Exceeds MaxBytes", each.messages, each.size))
+                self.drop_request(409, "Message Size Exceeds MaxBytes")
             elif not self.has_interest(each.reply):
                 self.waiting.drop_head()
             else:
-                if each.size > 0:
-                    each.size -= size
-                    if each.size == 0:
-                        each.messages = 1
-                self.waiting.take()
+                self.charge(size)
                 return each
         return None
+
+    cdef int drop_request(self, int code, str text) except -1:
+        """The request that is first is over, and told what it did not get."""
+        cdef Waiting first = self.waiting.head
+        self.waiting.drop_head()
+        return self.send_status(first.reply, pull.status(code, text, first.messages, first.size))
+
+    cdef int charge(self, int64_t size) except -1:
+        """The request that is first gets a message of this size."""
+        cdef Waiting first = self.waiting.head
+        if first.size > 0:
+            first.size -= size
+            if first.size == 0:
+                first.messages = 1
+        self.waiting.take()
+        return 0
 
     cdef int not_taken(self, Waiting waiting) except -1:
         """Nobody took the message: a request is forgotten, a push goes on when somebody listens."""
@@ -984,20 +990,27 @@ cdef class ConsumerCore(Sink):
 
     cdef int send_status(self, bytes reply, bytes block) except -1:
         """A message of nothing but headers."""
+        return self.send_request(reply, None, block)
+
+    cdef int send_request(self, bytes to, bytes reply, bytes block) except -1:
+        """The same with a subject for the answer."""
         cdef Msg message
         cdef bytes body = block + b"\r\n"
         cdef Chunk* chunk
-        cdef MatchResult* result = self.account.sublist.match(reply, len(reply))
+        cdef MatchResult* result = self.account.sublist.match(to, len(to))
         if result.plain_count == 0 and result.group_count == 0:
             return 0
         chunk = chunk_new(len(body))
         if chunk == NULL:
             raise MemoryError
         memcpy(chunk.data, <const char*>body, len(body))
-        message.subject = reply
-        message.subject_len = <uint32_t>len(reply)
+        message.subject = to
+        message.subject_len = <uint32_t>len(to)
         message.reply = NULL
         message.reply_len = 0
+        if reply is not None:
+            message.reply = reply
+            message.reply_len = <uint32_t>len(reply)
         message.payload = chunk.data
         message.owner = chunk
         message.origin = NULL

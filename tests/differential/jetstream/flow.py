@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from tests.differential.jetstream.play import API, Ask, Publish, masked, parsed
 
-DEADLINE_S = 8.0
+DEADLINE_S = 3.0
 BARRIERS = 3
 # An answer that was equal this often in a row stands still.
 STILL = 3
