@@ -55,6 +55,7 @@ cdef enum:
     BYTES_AT_ONCE_MAX = 1 << 20
     DUE_AT_ONCE = 256
 
+cdef int64_t NEVER_NS = 1 << 60
 cdef int64_t SECOND_NS = 1_000_000_000
 cdef int64_t REPLAY_GAP_NS = 1_000_000      # shorter gaps are not kept
 cdef int64_t DORMANT_LOOK_NS = 20_000_000
@@ -201,6 +202,9 @@ cdef class ConsumerCore(Sink):
         self.backoff_ns = NULL
         self.backoff_count = <uint32_t>len(config.backoff)
         self.ack_wait_ns = config.ack_wait
+        if self.ack_policy == ACK_FLOW_CONTROL:
+            # Answers to flow control come when they come: nothing is ever overdue.
+            self.ack_wait_ns = shortest = NEVER_NS
         if self.backoff_count:
             self.backoff_ns = <int64_t*>malloc(self.backoff_count * sizeof(int64_t))
             if self.backoff_ns == NULL:
@@ -408,9 +412,12 @@ cdef class ConsumerCore(Sink):
 
     def send_heartbeat(self, bytes to, bytes more=b""):
         """`more`: lines that stand behind the two sequences."""
+        cdef uint64_t seen = self.next_seq - 1
+        if self.num_pending == 0:
+            seen = max(seen, self.feed.durable_seq)
         self.send_status(to, (
             b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n%b\r\n"
-            % (self.next_consumer_seq - 1, self.next_seq - 1, more)
+            % (self.next_consumer_seq - 1, seen, more)
         ))
 
     def refuse_waiting(self, int code, str text, bint with_rest=False):

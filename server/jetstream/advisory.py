@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "$JS.EVENT.ADVISORY"
 TYPE_PREFIX: Final = "io.nats.jetstream.advisory.v1"
+METRIC: Final = "$JS.EVENT.METRIC.CONSUMER.ACK"
+METRIC_TYPE: Final = "io.nats.jetstream.metric.v1.consumer_ack"
 ID_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 ID_LENGTH: Final = 22
 Asker = dict[str, Any]
@@ -141,6 +143,16 @@ class Advisories:
         if reason:
             body["reason"] = reason
         self._about(consumer, "MSG_TERMINATED", "terminated", body)
+
+    def consumer_ack(
+        self, consumer: Consumer, seq: int, consumer_seq: int, deliveries: int, took_ns: int
+    ) -> None:
+        """How long an acknowledgement took."""
+        body = self._of_delivery(consumer, seq, consumer_seq, deliveries)
+        del body["deliveries"]
+        body |= {"type": METRIC_TYPE, "ack_time": took_ns, "deliveries": deliveries}
+        subject = f"{METRIC}.{consumer.stream.name}.{consumer.name}"
+        self.send(consumer.stream.account, subject, METRIC_TYPE, body)
 
     def consumer_naked(
         self, consumer: Consumer, seq: int, consumer_seq: int, deliveries: int

@@ -7,14 +7,17 @@ class and never looks inside. Delivery itself is `_consumer.ConsumerCore`.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from server.jetstream._consumer import ConsumerCore
 from server.jetstream._keeper import Keeper
+from server.jetstream._policies import GroupFlow
 from server.jetstream.consumer_config import ConsumerConfig
 from server.jetstream.consumerbook import key_of
 from server.jetstream.gotime import time_ns
+from server.jetstream.policies import Policies
 
 if TYPE_CHECKING:
     from server.jetstream.stream import Stream
@@ -59,6 +62,7 @@ class Consumer:
         self.name = name
         self.created_ns = created_ns
         self.core = ConsumerCore(stream.feed, self, name, config, 1)
+        self.policies = Policies(self)
         self._begin()
 
     def _begin(self) -> None:
@@ -88,6 +92,7 @@ class Consumer:
 
     def start(self) -> None:
         """Listen for requests and acknowledgements, or begin to push."""
+        self.policies.settle()
         self.core.start()
 
     def stop(self, reason: str) -> None:
@@ -98,6 +103,7 @@ class Consumer:
         elif not self.closed:
             self.core.refuse_waiting(409, "Consumer Deleted")
         self.core.stop()
+        self.policies.close()
         if reason != "shutdown":
             self.core.forget()
 
@@ -114,10 +120,17 @@ class Consumer:
             num_waiting=waiting,
             num_pending=core.num_pending,
             push_bound=core.active,
-            priority_groups=tuple(
-                PriorityGroupState(group) for group in self.config.priority_groups[:1]
-            ),
+            priority_groups=tuple(self._group_states()),
         )
+
+    def _group_states(self) -> Iterator[PriorityGroupState]:
+        """Only the first group is served."""
+        flow = self.core.flow
+        for group in self.config.priority_groups[:1]:
+            if isinstance(flow, GroupFlow):
+                yield PriorityGroupState(group, flow.pin, flow.pinned_wall_ns)
+            else:
+                yield PriorityGroupState(group)
 
     @property
     def is_active(self) -> bool:
@@ -143,11 +156,13 @@ class Consumer:
         had = self.config.filters
         self.config = config
         self.core.configure(config)
+        self.policies.settle()
         if had != config.filters:
             self.stream.remove_unwanted(self.core.floor_seq)
 
     def pause_until(self, until_ns: int) -> None:
         """The configured pause changed: deliver nothing before `until_ns`; 0: go on."""
+        self.policies.settle()
 
     def reset(self, seq: int) -> int:
         """Deliver from `seq` on (0: from behind the ack floor), forget what is pending; the
@@ -159,6 +174,9 @@ class Consumer:
 
     def unpin(self, group: str) -> None:
         """The pinned client of a priority group loses its place."""
+        flow = self.core.flow
+        if isinstance(flow, GroupFlow):
+            flow.unpin()
 
     def on_stream_purged(self, first_seq: int, last_seq: int, is_wider: bool) -> None:
         """Messages of the stream went by a purge; the first that may be left is `first_seq`."""

@@ -18,7 +18,7 @@ from server.core.subject import (
     is_valid_subject,
     overlaps,
 )
-from server.jetstream import errors
+from server.jetstream import deadletter, errors
 from server.jetstream.apierror import ApiError
 from server.jetstream.config import StreamConfig
 from server.jetstream.consumer_config import ConsumerConfig
@@ -81,6 +81,7 @@ def check_config(asked: ConsumerConfig, limits: Limits, pedantic: bool) -> Consu
     if sum(len(k.encode()) + len(v.encode()) for k, v in metadata.items()) > METADATA_BYTES_MAX:
         raise errors.CONSUMER_METADATA_LENGTH(limit=f"{METADATA_BYTES_MAX // 1024}KB")
     check_priority(config)
+    deadletter.check(config, limits.stream.subjects)
     return config
 
 
