@@ -360,7 +360,8 @@ cdef class BlockHome(BlockTable):
         if self.shop.after_count:
             before = self.shop.after[self.shop.after_count - 1]
             before.count = before.kind == JOB_ERASE and strcmp(before.path, job.path) == 0
-        self.shop.erases += 1
+        if self.shop.log is not None:
+            self.shop.erases += 1
         return self.shop.queue_after(job)
 
     cdef int apply_drop(self, uint64_t seq) except -1:
@@ -515,6 +516,7 @@ cdef class BlockHome(BlockTable):
         job.block = block
         job.file = block.file
         job.path = strdup(os.fsencode(self.block_path(block.number)))
+        self.shop.removes = True
         self.touch()
         return self.shop.queue_after(job)
 

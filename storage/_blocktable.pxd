@@ -20,6 +20,7 @@ cdef class Workshop:
     cdef size_t after_count
     cdef size_t after_room
     cdef size_t erases          # of the jobs in `after`
+    cdef bint removes           # one of them removes a file
     cdef list scrubs            # records whose log copy goes once the open batch is durable
     cdef readonly uint32_t block_size_min
     cdef readonly uint32_t block_size_max

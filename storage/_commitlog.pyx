@@ -132,6 +132,8 @@ cdef int prepare_segment(Job* job, const FileCalls* calls) noexcept nogil:
     cdef int result = 0
     if segment.old_path != NULL:
         result = calls.rename(calls.context, segment.old_path, segment.path)
+        if result == 0:     # first: a new header never stands under the old name
+            result = calls.sync_directory(calls.context, segment.directory)
     if result < 0:
         return result
     segment.fd = calls.open(calls.context, segment.path, O_RDWR | O_CREAT)
@@ -143,7 +145,7 @@ cdef int prepare_segment(Job* job, const FileCalls* calls) noexcept nogil:
         result = calls.write(calls.context, segment.fd, segment.head, SEGMENT_HEAD, 0)
     if result == 0:
         result = calls.sync(calls.context, segment.fd)
-    if result == 0:
+    if result == 0 and segment.old_path == NULL:
         result = calls.sync_directory(calls.context, segment.directory)
     return result
 

@@ -351,7 +351,8 @@ cdef class DataDirectory:
         self.shop.touched.clear()
         batch.scrubs, self.shop.scrubs = self.shop.scrubs, []
         batch.erases, self.shop.erases = self.shop.erases, 0
-        self.log.sync_wanted = batch.erases > 0
+        self.log.sync_wanted = batch.erases > 0 or self.shop.removes
+        self.shop.removes = False
         self.log.submit()
         batch.chunks = self.log.take_pieces()
         batch.after, batch.after_count = self.shop.after, self.shop.after_count
