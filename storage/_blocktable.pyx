@@ -351,6 +351,10 @@ cdef class BlockTable(RecordHome):
             return NULL
         if self.need_map(block) == 0:
             return NULL
+        if offset >= block.data_size and block.index_owned:
+            self.let_go_map(block)      # mapped before the file grew
+            if self.need_map(block) == 0:
+                return NULL
         at = block.data + offset
         seq = block.first_seq + (block.deltas[slot] if block.deltas != NULL else slot)
         if offset < block.data_size and check_record(at, block.data_size - offset, self.salt) and (

@@ -360,9 +360,10 @@ cdef class DataDirectory:
         self.shop.after_count = self.shop.after_room = 0
         self.batches.append(batch)
         self.shop.in_flight.append(batch.chunks)
-        while self.log.backlog_bytes > 2 * self.backlog_bytes_max:
+        while self.log.backlog_bytes > 2 * self.backlog_bytes_max and self.failure is None:
             self.log_disk.wait_idle()
             self.reap()
+            self.log_disk.ring()
         return batch.ticket
 
     cdef int reap(self) except -1:
@@ -491,6 +492,7 @@ cdef class DataDirectory:
         while self.written_ticket < ticket:
             self.log_disk.wait_idle()
             self.reap()
+            self.log_disk.ring()
             if self.failure is not None:
                 raise StoreDown(self.failure)
 
@@ -503,6 +505,7 @@ cdef class DataDirectory:
             self.reap()
         self.block_disk.wait_idle()     # seals, removals and rewrites behind the last batch
         self.reap()
+        self.log_disk.ring()            # the loop has not seen what was reaped here
 
     def sync(self) -> None:
         """Lazy mode, at the interval: what was written so far becomes durable."""

@@ -34,6 +34,7 @@ cdef struct DiskQueue:
     int failed          # negative errno of the first failure, latched
     int stopping
     int busy
+    int rung            # event_fd is readable
     int event_fd
 
 
@@ -46,6 +47,7 @@ cdef class DiskThread:
     cdef readonly int event_fd
     cdef void submit(self, Job* job) noexcept
     cdef Job* reap(self) noexcept
+    cdef void ring(self) noexcept
     cdef void wait_idle(self) noexcept
     cpdef void stop(self) noexcept
     cpdef void close(self)

@@ -6,7 +6,8 @@ Contract:
   jobs behind it that name the same one. It is done when its sync is.
 - The first failure is latched: that job and every later one is answered with its errno and nothing
   more is written. A failed sync is never tried again, because the kernel may have dropped the pages.
-- The thread never needs the GIL. `event_fd` becomes readable when jobs are done; `reap` takes them.
+- The thread never needs the GIL. `event_fd` becomes readable when jobs are done; `reap` takes them and
+  stills it. Who reaps without telling the listener must `ring`.
 - `threaded=False` runs each job inside `submit`: for the simulator, and for tests that count syncs.
 
 The queue's bound is its owner's: `CommitLog` counts the bytes that are under way.
@@ -82,15 +83,22 @@ cdef void run_jobs(DiskQueue* queue, Job* head) noexcept nogil:
     sync_group(queue, group, NULL)
 
 
+cdef void ring_bell(DiskQueue* queue) noexcept nogil:
+    """With the lock held: make the descriptor readable."""
+    cdef uint64_t one = 1
+    if not queue.rung:
+        queue.rung = 1
+        write(queue.event_fd, &one, 8)
+
+
 cdef void hand_back(DiskQueue* queue, Job* head, Job* tail) noexcept nogil:
     """With the lock held: append a finished chain to the done list and ring."""
-    cdef uint64_t one = 1
     if queue.done_tail == NULL:
         queue.done_head = head
     else:
         queue.done_tail.next = head
     queue.done_tail = tail
-    write(queue.event_fd, &one, 8)
+    ring_bell(queue)
 
 
 cdef void* thread_main(void* argument) noexcept nogil:
@@ -186,10 +194,17 @@ cdef class DiskThread:
         pthread_mutex_lock(&self.queue.lock)
         head = self.queue.done_head
         self.queue.done_head = self.queue.done_tail = NULL
-        if head != NULL:
+        if self.queue.rung:
+            self.queue.rung = 0
             read(self.event_fd, &rung, 8)
         pthread_mutex_unlock(&self.queue.lock)
         return head
+
+    cdef void ring(self) noexcept:
+        """Make the descriptor readable: whoever listens to it has something to look at."""
+        pthread_mutex_lock(&self.queue.lock)
+        ring_bell(&self.queue)
+        pthread_mutex_unlock(&self.queue.lock)
 
     cdef void wait_idle(self) noexcept:
         """Block until nothing is queued or running. Not for the loop's thread in normal service."""

@@ -177,11 +177,12 @@ cdef class Replay:
                 return None
             length = load32(out + offset)
             seq = load64(out + offset + 8)
-            if seq in erased:
-                any_erased = True
-                erase_record(out + offset, erased[seq], salt)
+            any_erased = any_erased or seq in erased
+            # One that holds is another message of that sequence, from before or after a cut.
             if check_record(out + offset, end - offset, salt) == 0:
-                return None
+                if seq not in erased:
+                    return None
+                erase_record(out + offset, erased[seq], salt)
             offset += length
         return whole if any_erased else None
 
