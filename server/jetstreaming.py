@@ -66,6 +66,7 @@ class JetStream:
             stores=self.stores,
             open_ingest=self.ingests.open,
             warn=logger.warn,
+            when_settled=self.commit.when_settled,
         )
         self._synced_ns = started_ns
         self.api = Api(self.engine)

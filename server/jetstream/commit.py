@@ -7,6 +7,7 @@ all streams of a directory that syncs lazily, are released at the end of the tur
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -16,12 +17,16 @@ from storage._store import StreamStore
 
 DISK_PHASE = 4
 
+Settled = Callable[[str | None], None]
+
 
 class Directory(Protocol):
     """What a commit asks of the data directory."""
 
     failure: str | None
 
+    @property
+    def settled_ticket(self) -> int: ...
     def commit(self) -> int: ...
     def poll(self) -> int: ...
     def sync(self) -> None: ...
@@ -73,6 +78,8 @@ class LocalCommit:
         self._dirty: list[Written] = []
         self._waiting: dict[Written, None] = {}
         self._sinks: set[Written] = set()
+        self._asked: list[Settled] = []
+        self._settling: deque[tuple[int, Settled]] = deque()
         self._failed = False
         self._why: str | None = None
 
@@ -95,33 +102,61 @@ class LocalCommit:
         sink.down = f"stream is down: {error}"
         self._log("error", f"JetStream stream {sink.name.decode()!r} is down: {error!r}")
 
+    def when_settled(self, then: Settled) -> None:
+        """Call `then` when what was changed up to now lasts, and what was erased is overwritten.
+
+        Its argument is why that will never be, None when it is.
+        """
+        self._asked.append(then)
+        self._phase.mark()
+
     def run(self) -> None:
         """The end of a turn."""
         dirty, self._dirty = self._dirty, []
+        asked, self._asked = self._asked, []
         for sink in dirty:
             sink.close_turn()
-        self._submit()
+        ticket = self._submit()
+        self._settling.extend((ticket, then) for then in asked)
         for sink in dirty:
             self._release(sink)
+        self._settle()
 
-    def _submit(self) -> None:
+    def _submit(self) -> int:
+        """The ticket that covers all that was written; 0: there is nothing to wait for."""
         if self._directory is None or self._failed:
-            return
+            return 0
         try:
-            self._directory.commit()
+            return self._directory.commit()
         except OSError as error:
             self._fail(str(error))
+            return 0
+
+    def _settle(self) -> None:
+        settled = 0 if self._directory is None else self._directory.settled_ticket
+        while self._settling and (self._failed or self._settling[0][0] <= settled):
+            _, then = self._settling.popleft()
+            then(self._why)
 
     def _release(self, sink: Written) -> None:
-        if sink.in_memory or (self._lazy and not self._failed):
-            sink.release(sink.last_seq)
+        """What it waits for has perhaps come. Its trouble is its own: the others are released too."""
+        try:
+            waits = sink.release(self._durable_seq(sink))
+        except Exception as error:
+            self._waiting.pop(sink, None)
+            self.broken(sink, error)
             return
-        home = sink.store.home
-        assert isinstance(home, BlockHome)
-        if sink.release(max(sink.durable_seq, home.durable_seq)):
+        if waits:
             self._waiting[sink] = None
         else:
             self._waiting.pop(sink, None)
+
+    def _durable_seq(self, sink: Written) -> int:
+        if sink.in_memory or (self._lazy and not self._failed):
+            return sink.last_seq
+        home = sink.store.home
+        assert isinstance(home, BlockHome)
+        return max(sink.durable_seq, home.durable_seq)
 
     def completed(self) -> None:
         """The disk has finished something: the loop calls it for the directory's descriptors."""
@@ -131,6 +166,7 @@ class LocalCommit:
             self._fail(self._directory.failure)
         for sink in list(self._waiting):
             self._release(sink)
+        self._settle()
         self._turn.run()
 
     def sync(self) -> None:

@@ -15,6 +15,7 @@ from server.jetstream import consumers, errors, validate
 from server.jetstream._consumer import ConsumerHub
 from server.jetstream.advisory import Advisories
 from server.jetstream.apierror import ApiError
+from server.jetstream.commit import Settled
 from server.jetstream.config import StreamConfig, adopt_required_level
 from server.jetstream.copiers import Copiers
 from server.jetstream.restores import Restores
@@ -115,8 +116,10 @@ class Engine:
         stores: Stores,
         open_ingest: OpenIngest | None = None,
         warn: Callable[[str], None] = lambda text: None,
+        when_settled: Callable[[Settled], None] = lambda then: then(None),
     ) -> None:
         self.broker = broker
+        self.when_settled = when_settled
         self.server_name = server_name
         self.clock = clock
         self.random = random

@@ -7,6 +7,7 @@
 import errno
 import os
 import random
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,7 +36,6 @@ class FaultyFiles(FilesPort):
         self.content: dict[int, list[tuple[int, bytes | int]]] = {}
         self.names: dict[str, list[Callable[[], None]]] = {}
         self.handles: dict[int, int] = {}
-        self.graves = 0
 
     def count(self) -> None:
         if self.stopped:
@@ -119,9 +119,8 @@ class FaultyFiles(FilesPort):
         """Keep what a rename or an unlink would take, outside of the directory."""
         if not Path(path).exists():
             return None
-        self.graves += 1
         root = next(parent for parent in Path(path).parents if (parent / "directory").exists())
-        grave = root.parent / f"grave-{id(self):x}-{self.graves}"
+        grave = root.parent / f"grave-{uuid.uuid4().hex}"
         os.link(path, grave)
         return str(grave)
 

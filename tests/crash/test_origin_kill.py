@@ -51,7 +51,7 @@ def read_all(client: Client, name: str, first: int = 1) -> list[tuple[int, int, 
         body = json.dumps({"seq": seq, "batch": 1000}).encode()
         client.publish(f"$JS.API.DIRECT.GET.{name}", body, reply="_R.all")
         while True:
-            message = client._next()
+            message = client.next_message()
             assert message is not None
             _, block, payload = message
             if not block.startswith(b"NATS/1.0\r\n"):

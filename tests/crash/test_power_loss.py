@@ -26,9 +26,7 @@ def check_erased(path: Path, models: dict[int, StreamModel], where: str) -> None
             assert not any(secret in content for secret in wiped), f"{where}: erased, and in {file}"
 
 
-def check(
-    path: Path, models: dict[int, StreamModel], where: str, durable: bool = True
-) -> None:
+def check(path: Path, models: dict[int, StreamModel], where: str, durable: bool = True) -> None:
     """Open twice: the second time sees what the first recovery wrote.
 
     A lazy directory may report as lost what was written and never synced.

@@ -89,7 +89,7 @@ def read_all(client: Client) -> dict[int, int]:
         body = json.dumps({"seq": seq, "batch": 1000}).encode()
         client.publish("$JS.API.DIRECT.GET.K", body, reply="_R.all")
         while True:
-            message = client._next()
+            message = client.next_message()
             assert message is not None
             _, block, payload = message
             if block.startswith(b"NATS/1.0 204 EOB"):

@@ -1,6 +1,7 @@
 """A data directory from the outside: write, read, delete, reopen, refuse."""
 
 import errno
+import select
 from pathlib import Path
 
 import pytest
@@ -246,4 +247,20 @@ def test_a_mostly_dead_block_is_rewritten(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path)
     assert directory.homes[1].get_all() == everything
     assert (directory.damage, directory.homes[1].lost) == ([], [])
+    directory.close()
+
+
+def test_a_wait_inside_leaves_the_loop_something_to_look_at(tmp_path: Path) -> None:
+    """Deleting a stream reaps what the loop would have been told of: it must be told all the same."""
+    directory = DataDirectory(tmp_path)
+    home, other = (directory.create_stream({"name": name}) for name in "st")
+    home.append_many(messages(1, 5))
+    directory.commit()
+    directory.delete_stream(other)
+    listener = select.poll()
+    listener.register(directory.log_event_fd, select.POLLIN)
+    assert listener.poll(0), "what became durable meanwhile is never released"
+    directory.poll()
+    assert home.durable_seq == 5
+    assert not listener.poll(0)
     directory.close()

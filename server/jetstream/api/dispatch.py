@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from server.core._account import Account, PySub
@@ -204,7 +205,15 @@ class Api:
 
     def _respond_all(self, answers: list[Answered]) -> None:
         for answered in answers:
-            self._respond(answered)
+            if answered.endpoint.lasting and not answered.failed:
+                engine.when_settled(partial(self._respond_settled, answered))
+            else:
+                self._respond(answered)
+
+    def _respond_settled(self, answered: Answered, why_not: str | None) -> None:
+        if why_not is not None:
+            answered.refuse(errors.STREAM_STORE_FAILED(err=why_not))
+        self._respond(answered)
 
     def _respond(self, answered: Answered) -> None:
         endpoint, request, failed = answered.endpoint, answered.request, answered.failed

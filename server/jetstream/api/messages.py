@@ -69,5 +69,5 @@ def delete(request: Request) -> Answer:
 
 ENDPOINTS: Final = (
     Endpoint(("STREAM", "MSG", "GET"), 1, "stream_msg_get_response", get, silent=True),
-    Endpoint(("STREAM", "MSG", "DELETE"), 1, "stream_msg_delete_response", delete),
+    Endpoint(("STREAM", "MSG", "DELETE"), 1, "stream_msg_delete_response", delete, lasting=True),
 )

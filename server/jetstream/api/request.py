@@ -107,6 +107,8 @@ class Endpoint:
     on_error: Answer = field(default_factory=dict)
     # Needs a cluster whatever else is wrong with the request.
     clustered: bool = False
+    # What it takes away must be gone for good before that is said.
+    lasting: bool = False
     # Only asks: it comes behind requests that change something.
     info: bool = False
     # Success is neither counted nor told to auditors.

@@ -148,7 +148,14 @@ ENDPOINTS: Final = (
     Endpoint(
         ("STREAM", "INFO"), 1, "stream_info_response", stream_details, on_error=NO_PAGE, info=True
     ),
-    Endpoint(("STREAM", "PURGE"), 1, "stream_purge_response", purge, on_error={"purged": 0}),
+    Endpoint(
+        ("STREAM", "PURGE"),
+        1,
+        "stream_purge_response",
+        purge,
+        on_error={"purged": 0},
+        lasting=True,
+    ),
     Endpoint(
         ("STREAM", "LEADER", "STEPDOWN"),
         1,

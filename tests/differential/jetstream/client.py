@@ -35,7 +35,7 @@ class Client:
     def _send(self, data: bytes) -> None:
         self._socket.sendall(data)
 
-    def _next(self) -> tuple[str, bytes, bytes] | None:
+    def next_message(self) -> tuple[str, bytes, bytes] | None:
         """Subject, headers and payload of the next message; None at a PONG."""
         while True:
             line = self._file.readline()
@@ -54,7 +54,7 @@ class Client:
     def flush(self) -> list[tuple[str, bytes, bytes]]:
         """Everything that comes before the answer to a PING."""
         self._send(b"PING\r\n")
-        return list(iter(self._next, None))
+        return list(iter(self.next_message, None))
 
     def subscribe(self, subject: str, number: int) -> None:
         self._send(f"SUB {subject} {number}\r\n".encode())
@@ -83,7 +83,7 @@ class Client:
         reply = f"_R.{self._asked}"
         self.publish(subject, payload, headers, reply)
         while True:
-            message = self._next()
+            message = self.next_message()
             if message is not None and message[0] == reply:
                 return message[1] or message[2]
             if message is not None:
@@ -103,7 +103,7 @@ class Client:
         if answers == 0:
             self._send(b"PING\r\n")
         while answers == 0 or len(found) < answers:
-            message = self._next()
+            message = self.next_message()
             if message is None:
                 break
             if message[0].startswith((mine, "_R.copy.")):

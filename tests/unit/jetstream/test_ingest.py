@@ -227,6 +227,7 @@ class Disk:
     def __init__(self) -> None:
         self.failure: str | None = None
         self.commits = 0
+        self.settled_ticket = 0
 
     def commit(self) -> int:
         self.commits += 1
@@ -266,3 +267,43 @@ def test_a_disk_that_fails_stops_the_streams_on_it_and_says_so() -> None:
     assert sinks[0].down == "input/output error"
     assert sinks[1].down is None
     assert client.say(b"PUB m r 1\r\nx\r\n").endswith(b'{"stream":"M","seq":2}\r\n')
+
+
+def test_what_lasts_is_said_when_it_does() -> None:
+    world, disk, heard = World(), Disk(), list[str | None]()
+    commit = LocalCommit(world.broker.turn, disk)
+    commit.when_settled(heard.append)
+    world.broker.turn.run()
+    assert (disk.commits, heard) == (1, [])
+    commit.when_settled(heard.append)
+    world.broker.turn.run()
+    disk.settled_ticket = 1
+    commit.completed()
+    assert heard == [None]
+    disk.failure = "no space left"
+    commit.completed()
+    assert heard == [None, "no space left"]
+    commit.when_settled(heard.append)
+    world.broker.turn.run()
+    assert heard == [None, "no space left", "no space left"]
+
+
+def test_trouble_of_one_stream_does_not_keep_the_answers_of_another() -> None:
+    world, lines = World(), list[str]()
+    commit = LocalCommit(world.broker.turn, None, lambda level, text: lines.append(text))
+
+    def fail(first: int, last: int) -> None:
+        raise RuntimeError("a consumer's mistake")
+
+    for name, on_stored in (("A", fail), ("B", lambda first, last: None)):
+        sink = StreamSink(
+            world.broker.account("$G"), open_memory_store(StoreLimits()), name, commit,
+            lambda *args: None, on_stored, in_memory=True,
+        )  # fmt: skip
+        commit.adopt(sink)
+        sink.listen([name.lower()])
+    client = world.client(MODERN)
+    client.say(b"SUB r 1\r\n")
+    answer = client.say(b"PUB a r 1\r\nx\r\nPUB b r 1\r\nx\r\n")
+    assert answer.endswith(b'{"stream":"B","seq":1}\r\n')
+    assert "a consumer's mistake" in lines[0]
