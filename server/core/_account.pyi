@@ -50,3 +50,5 @@ class Account:
     def serve(self, subject: str, callback: RequestCallback, queue: str = "") -> PySub:
         """As `subscribe`, for who must know the requester."""
     def has_interest(self, subject: str) -> bool: ...
+    def has_literal_interest(self, subject: str) -> bool:
+        """Whether somebody outside of queue groups hears this very subject, not a wildcard."""

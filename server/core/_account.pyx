@@ -99,6 +99,15 @@ cdef class Account:
         cdef MatchResult* result = self.sublist.match(name, len(name))
         return result.plain_count != 0 or result.group_count != 0
 
+    def has_literal_interest(self, str subject):
+        cdef bytes name = subject.encode()
+        cdef MatchResult* result = self.sublist.match(name, len(name))
+        cdef size_t i
+        for i in range(result.plain_count):
+            if result.plain[i].subject[:result.plain[i].subject_len] == name:
+                return True
+        return False
+
 
 # Its attributes are needed while it is taken down.
 @cython.no_gc_clear

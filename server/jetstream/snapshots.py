@@ -32,7 +32,7 @@ CHUNK_BYTES: Final = 128 << 10
 WINDOW_BYTES: Final = 8 << 20
 INTEREST_WAIT_NS: Final = 2 * SECOND_NS
 ACK_WAIT_NS: Final = 5 * SECOND_NS
-LOOK_NS: Final = SECOND_NS // 2
+LOOK_NS: Final = SECOND_NS // 10
 DONE: Final = b"NATS/1.0 204\r\n\r\n"
 NO_INTEREST: Final = (b"NATS/1.0 408 No Interest\r\n\r\n", "no interest")
 NO_ACKS: Final = (b"NATS/1.0 408 No Flow Response\r\n\r\n", "no flow response")
@@ -139,8 +139,11 @@ class Snapshot:
         self.snapshots.mark(self)
 
     def _may_send(self) -> bool:
-        """Whether somebody listens; at first one may still come."""
-        if self.stream.account.has_interest(self.asked.subject):
+        """Whether somebody listens; at first one may still come.
+
+        A wildcard is no sign: clients make inboxes under one, and subscribe a moment later.
+        """
+        if self.stream.account.has_literal_interest(self.asked.subject):
             self._had_interest = True
             return True
         if self._had_interest:

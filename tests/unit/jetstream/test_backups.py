@@ -188,6 +188,20 @@ def test_a_receiver_that_goes_away_ends_the_snapshot() -> None:
     assert any("no interest" in text for text in world.warnings)
 
 
+@pytest.mark.feature("8.004")
+def test_a_wildcard_is_not_taken_for_the_receiver() -> None:
+    """Clients make inboxes under a wildcard that they have, and subscribe a moment later."""
+    world = EngineWorld()
+    filled(world, 10)
+    world.client.say(b"SUB d.> 8\r\n")
+    world.ask("STREAM.SNAPSHOT.S", {"deliver_subject": "d.x"})
+    world.pass_time(0.5)
+    assert b"d.x" not in world.seen + world.client.take()
+    world.client.say(b"SUB d.x 9\r\n")
+    world.pass_time(0.5)
+    assert b"MSG d.x 9 " in world.client.take()
+
+
 def test_a_stream_that_is_deleted_ends_its_snapshot() -> None:
     world = EngineWorld()
     world.create("S", subjects=["s.>"])
