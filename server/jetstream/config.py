@@ -139,7 +139,12 @@ class StreamConfig(Struct):
     metadata: Annotated[dict[str, str] | None, TEXT_MAP] = None
 
     def copy(self) -> StreamConfig:
-        return copy.deepcopy(self)
+        made = copy.copy(self)
+        for key in NESTED_KEYS:
+            value = getattr(self, key)
+            if value is not None:
+                setattr(made, key, copy.deepcopy(value))
+        return made
 
 
 class StreamConfigRequest(StreamConfig):
@@ -174,6 +179,17 @@ ALWAYS_SHOWN: Final = frozenset(
         "consumer_limits",
         "allow_msg_ttl",
     }
+)
+# What a copy may not share; everything else is a plain value.
+NESTED_KEYS: Final = (
+    "subjects",
+    "placement",
+    "mirror",
+    "sources",
+    "subject_transform",
+    "republish",
+    "consumer_limits",
+    "metadata",
 )
 # Asking msgspec each time would resolve the annotations each time.
 CONFIG_KEYS: Final = tuple(each.name for each in fields(StreamConfig))

@@ -18,7 +18,6 @@ from storage._blockhome import BlockHome
 from storage._directory import DataDirectory, StoreDown
 from storage._store import StreamStore as DiskStore
 from storage.filestore import FileStores
-from storage.fs import begin_file, sync_directory, sync_file, write_file
 from storage.memstore import open_memory_store
 from storage.ports import StoreLimits, StreamStore
 
@@ -59,7 +58,6 @@ class DiskStores:
         self.book = ConsumerBook(self._open_book, self._found_book())
         self._positions = PositionFiles(path / SOURCES_FOLDER)
         self._homes: dict[tuple[str, str], BlockHome] = {}
-        self._fresh: dict[Path, Path] = {}  # hidden file -> file, of those in memory
         self._unsettled = 0
 
     @property
@@ -79,11 +77,7 @@ class DiskStores:
         settings = settings_of(account, config, created_ns)
         limits = store_limits(config)
         if config.storage == "memory":
-            path = self._memory_file(account, config.name)
-            hidden = path.with_suffix(".new")
-            begin_file(hidden, msgspec.json.encode(settings))
-            self._fresh[hidden] = path
-            self._unsettled += 1
+            self._write_memory(account, config.name, settings)
             return open_memory_store(limits, config.first_seq)
         try:
             store = self._files.create(settings, limits, config.first_seq, settle=False)
@@ -99,12 +93,6 @@ class DiskStores:
 
     def settle(self) -> None:
         self._unsettled = 0
-        fresh, self._fresh = self._fresh, {}
-        for hidden, path in fresh.items():
-            sync_file(hidden)
-            hidden.rename(path)
-        if fresh:
-            sync_directory(self._memory)
         self.directory.settle()
 
     # Stores that are filled before their stream is there
@@ -140,7 +128,7 @@ class DiskStores:
         self.settle()
         settings = settings_of(account, config, created_ns)
         if config.storage == "memory":
-            write_file(self._memory_file(account, config.name), msgspec.json.encode(settings))
+            self._write_memory(account, config.name, settings)
         else:
             self.directory.update_settings(self._homes[account, config.name], settings)
 
@@ -149,7 +137,6 @@ class DiskStores:
         self._positions.remove(account, config.name)
         if config.storage == "memory":
             self._memory_file(account, config.name).unlink(missing_ok=True)
-            sync_directory(self._memory)
             return
         assert isinstance(store, DiskStore)
         del self._homes[account, config.name]
@@ -203,9 +190,20 @@ class DiskStores:
     def _memory_file(self, account: str, name: str) -> Path:
         return self._memory / f"{file_stem(account, name)}.json"
 
+    def _write_memory(self, account: str, name: str, settings: Settings) -> None:
+        """Not synced: what lives in memory need not outlive the machine."""
+        path = self._memory_file(account, name)
+        fresh = path.with_suffix(".new")
+        fresh.write_bytes(msgspec.json.encode(settings))
+        fresh.rename(path)
+
     def _recover_memory(self) -> Iterator[Recovered]:
         for path in sorted(self._memory.glob("*.json")):
-            settings = msgspec.json.decode(path.read_bytes(), type=Settings)
+            try:
+                settings = msgspec.json.decode(path.read_bytes(), type=Settings)
+            except msgspec.DecodeError:  # torn by a loss of power
+                path.unlink()
+                continue
             config = config_of(settings)
             store = open_memory_store(store_limits(config), config.first_seq)
             yield Recovered(settings["account"], config, settings["created_ns"], store)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "$JS.API."
 TYPE_PREFIX: Final = "io.nats.jetstream.api.v1."
+SETTLED_TOGETHER: Final = 64
+"""Streams that are made durable at once, while more requests wait."""
 NO_RESPONDERS: Final = b"NATS/1.0 503\r\nNats-Subject: %s\r\n\r\n"
 
 # Not `$JS.API.>`: who asks a stream or consumer directly that is not there gets "no responders".
@@ -189,6 +191,8 @@ class Api:
         engine = self._engine
         engine.api.inflight = len(self._queue)
         if engine.stores.unsettled:
+            if len(self._queue) and engine.stores.unsettled < SETTLED_TOGETHER:
+                return
             try:
                 engine.stores.settle()
             except OSError as error:
