@@ -10,16 +10,17 @@ import asyncio
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from config.limits import MAX_PAYLOAD_WARNING_BYTES, PRODUCTION
 from config.options import SYSTEM_ACCOUNT, Options
 from server.auth.authenticate import Authenticator
-from server.auth.directory import Directory
+from server.auth.directory import Directory, Login
 from server.auth.nkeys import ServerIdentity
 from server.auth.passwords import PasswordPool
+from server.auth.permissions import shown_permissions
 from server.clock import Clock, Random
 from server.core._broker import Broker
 from server.hooks import ServerHooks
@@ -30,13 +31,16 @@ from server.net.listener import ListenError, join_host_port, listening_urls, spl
 from server.net.tls import TlsError
 from server.ops.closed import ClosedConnections
 from server.ops.events import ServerEvents
+from server.ops.identity import Identity
 from server.ops.lameduck import LameDuck
 from server.ops.logging import Logger
 from server.ops.openlog import LogOpenError, reopen_log
 from server.ops.pidfile import ports_file_path, write_pid_file, write_ports_file
+from server.ops.services import SystemServices
 from server.version import COMPAT_VERSION, JETSTREAM_API_LEVEL, MARTLET_VERSION
 
 if TYPE_CHECKING:
+    from server.core._client import Client
     from server.jetstreaming import JetStream
     from server.net.http import HttpServer
     from server.net.tlscarrier import TlsSettings
@@ -121,7 +125,11 @@ class App:
         self._http: HttpServer | None = None
         self._ports_file = ""
         self.jetstream: JetStream | None = None
-        self._events = ServerEvents(self)
+        identity = Identity(self)
+        self._events = ServerEvents(self, identity)
+        self.hooks.events = self._events
+        self.authenticator.on_admitted = self._events.connected
+        self._services = SystemServices(self, self, identity, self._events)
 
     # Start
 
@@ -136,6 +144,7 @@ class App:
         await self._start_monitoring()
         if self.options.jetstream.enabled:
             self._start_jetstream()
+        self._services.listen()
         self._start_clients()
         self._loop.add_reader(self._poller.fileno(), self._poller.run)
         self._loop.call_later(TICK_S, self._tick)
@@ -284,6 +293,7 @@ class App:
         self.broker.tick(self.clock.monotonic_ns())
         if self.jetstream is not None:
             self.jetstream.tick()
+        self._events.tick()
         self._ticks += 1
         if self._ticks % TICKS_PER_SECOND == 0 and self._listener is not None:
             self._listener.report_throttled()
@@ -327,6 +337,10 @@ class App:
         )
 
     def reload(self) -> None:
+        self.try_reload()
+
+    def try_reload(self) -> str:
+        """Reads the configuration again; what was wrong with it, or nothing."""
         from config.reload import ReloadError
         from server.reloading import reload
 
@@ -338,9 +352,21 @@ class App:
             reload(self, self._reread())
         except (ReloadError, ReadError) as error:
             self.logger.error(f"Failed to reload server configuration: {error}")
-            return
+            return str(error)
         digest = self.options.config_digest
         self.logger.notice(f"Reloaded server configuration ({digest})")
+        return ""
+
+    # What the system account asks for
+
+    def send_lame_duck(self, client: Client) -> bool:
+        if client not in self.hooks.informed:
+            return False
+        self.hooks.send_lame_duck(client)
+        return True
+
+    def permissions_of(self, client: Client) -> Mapping[str, Any] | None:
+        return shown_permissions(client.auth.raw) if isinstance(client.auth, Login) else None
 
     def apply(self, directory: Directory) -> None:
         """Makes every room follow `options`, which have just been replaced."""
@@ -351,6 +377,7 @@ class App:
         self._tell_address()
         if self.jetstream is not None:
             self.jetstream.apply(self.options)
+        self._services.listen()
 
     def replace_tls(self, settings: TlsSettings | None) -> None:
         if self._listener is not None:
@@ -402,7 +429,9 @@ class App:
         return self.clock.wall_ns()
 
     def health_errors(self) -> Sequence[Mapping[str, str]]:
-        return ()
+        if self.jetstream is None or self.jetstream.failure is None:
+            return ()
+        return ({"type": "JETSTREAM", "error": f"JetStream is down: {self.jetstream.failure}"},)
 
     @property
     def tls_not_after(self) -> str:

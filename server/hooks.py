@@ -16,6 +16,7 @@ from server.ops.logging import Level, Logger
 if TYPE_CHECKING:
     from server.core._client import Client
     from server.ops.closed import ClosedConnections
+    from server.ops.events import ServerEvents
 
 LIMITED_LEVELS = {"error": Level.ERROR, "warn": Level.WARN}
 
@@ -35,6 +36,7 @@ class ServerHooks:
         self.info = info
         self.authenticator = authenticator
         self.closed = closed
+        self.events: ServerEvents | None = None
         # Clients that understand an INFO at any time and have had their second one.
         self.informed: set[Client] = set()
         self._logger = logger
@@ -101,6 +103,12 @@ class ServerHooks:
         for client in list(self.informed):
             client.send_info(self.later_info(client))
 
+    def send_lame_duck(self, client: Client) -> None:
+        """As if the server went, for this client alone."""
+        kept, self.info = self.info, replace(self.info, ldm=True)
+        client.send_info(self.later_info(client))
+        self.info = kept
+
     # Logins
 
     def on_connect(self, client: Client) -> None:
@@ -121,6 +129,8 @@ class ServerHooks:
     def on_closed(self, client: Client, reason: str) -> None:
         self.informed.discard(client)
         self.closed.add(client)
+        if self.events is not None:
+            self.events.disconnected(client, reason)
 
     def log(self, level: str, text: str, client: Client | None = None) -> None:
         # Most of what comes here is for a level that is off.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from server.jetstream.api.answers import stream_info
+from server.jetstream.api.answers import consumer_info, stream_info
 from server.jetstream.api.dispatch import Api
 from server.jetstream.commit import LocalCommit
 from server.jetstream.diskstores import DiskStores
@@ -102,6 +102,11 @@ class JetStream:
         directory = self.stores.directory
         return (directory.log_event_fd, directory.block_event_fd)
 
+    @property
+    def failure(self) -> str | None:
+        """Why nothing is stored on disk any more."""
+        return self.commit.failure
+
     def completed(self) -> None:
         self.commit.completed()
 
@@ -141,6 +146,7 @@ class JetStream:
                 "level": JETSTREAM_API_LEVEL,
                 "total": engine.api.total,
                 "errors": engine.api.errors,
+                **({"inflight": engine.api.inflight} if engine.api.inflight else {}),
             },
         }
 
@@ -179,8 +185,18 @@ class JetStream:
         owner = self.engine.accounts.get(account)
         return set(owner.streams) if owner is not None else None
 
+    def consumer_names(self, account: str, stream: str) -> set[str]:
+        owner = self.engine.accounts.get(account)
+        found = owner.streams.get(stream) if owner is not None else None
+        return set(found.consumers) if found is not None else set()
+
     def account_detail(
-        self, name: str, with_streams: bool, with_config: bool
+        self,
+        name: str,
+        with_streams: bool,
+        with_config: bool,
+        with_consumers: bool,
+        with_direct_consumers: bool,
     ) -> dict[str, Any] | None:
         owner = self.engine.accounts.get(name)
         if owner is None:
@@ -199,7 +215,10 @@ class JetStream:
         }
         if with_streams and owner.streams:
             detail["stream_detail"] = [
-                stream_detail(owner.streams[each], with_config) for each in owner.names
+                stream_detail(
+                    owner.streams[each], with_config, with_consumers, with_direct_consumers
+                )
+                for each in owner.names
             ]
         return detail
 
@@ -214,12 +233,21 @@ class JetStream:
         }
 
 
-def stream_detail(stream: Stream, with_config: bool) -> dict[str, Any]:
+def stream_detail(
+    stream: Stream, with_config: bool, with_consumers: bool, with_direct_consumers: bool
+) -> dict[str, Any]:
     info = stream_info(stream, with_cluster=True, with_server=False)
     shown: dict[str, Any] = {"name": stream.name}
     for key in ("created", "cluster", "config", "state", "mirror", "sources"):
         if key in info and (key != "config" or with_config):
             shown[key] = info[key]
+    for key, direct, wanted in (
+        ("consumer_detail", False, with_consumers),
+        ("direct_consumer_detail", True, with_direct_consumers),
+    ):
+        found = [each for each in stream.consumers.values() if each.config.direct is direct]
+        if wanted and found:
+            shown[key] = [consumer_info(each, with_server=False) for each in found]
     return shown
 
 

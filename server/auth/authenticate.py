@@ -40,6 +40,7 @@ class Authenticator:
         self._pool = pool
         self._log = log
         self._find_account = find_account
+        self.on_admitted: Callable[[Client], None] = lambda client: None
 
     def on_connect(self, client: Client) -> None:
         given = client.options
@@ -184,7 +185,10 @@ class Authenticator:
         account = self._find_account(login.account)
         user = login.name if login.kind in ("user", "nkey") else raw_user(client.options)
         client.user_label = user_label(login, client.options)
-        return client.accept(account, user=user, permissions=login.permissions, auth=login)
+        admitted = client.accept(account, user=user, permissions=login.permissions, auth=login)
+        if admitted:
+            self.on_admitted(client)
+        return admitted
 
     def refuse(self, client: Client) -> None:
         who = spoken_user(client.options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from config.options import PermissionOptions, ResponsePermission, SubjectPermission
 from server.core._permissions import Permissions
 
@@ -29,6 +31,21 @@ def compile_permissions(options: PermissionOptions | None) -> Permissions | None
         responses_max=responses_max,
         responses_expires_ns=responses_expires_ns,
     )
+
+
+def shown_permissions(options: PermissionOptions | None) -> dict[str, Any] | None:
+    """What a user may do, as it is told to that user; None when nothing is restricted."""
+    if options is None:
+        return None
+    shown: dict[str, Any] = {}
+    for key, side in (("publish", options.publish), ("subscribe", options.subscribe)):
+        if side is not None:
+            lists = {"allow": list(side.allow or ()), "deny": list(side.deny)}
+            shown[key] = {name: entries for name, entries in lists.items() if entries}
+    if options.allow_responses is not None:
+        most, expires_ns = response_limits(options.allow_responses)
+        shown["responses"] = {"max": most, "ttl": expires_ns}
+    return shown
 
 
 def response_limits(allowed: ResponsePermission) -> tuple[int, int]:

@@ -220,6 +220,8 @@ cdef class Client(Peer):
     cdef void teardown(self) noexcept:
         self.care |= CARE_GONE
         self.log("debug", f"Client connection closed: {self.reason}")
+        if self.account is not None:
+            self.account.connections -= 1
         if self.started:
             self.broker.clients.pop(self.cid, None)
             try:
@@ -227,8 +229,6 @@ cdef class Client(Peer):
             except Exception as error:
                 self.log("error", f"Internal error: {error!r}")
         self.remove_all_subs()
-        if self.account is not None:
-            self.account.connections -= 1
         self.match = NULL
         self.match_stamp = 0
 

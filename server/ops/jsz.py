@@ -25,7 +25,16 @@ def jsz(view: ServerView, query: Mapping[str, str]) -> dict[str, Any]:
     offset, limit = arguments.integer(query, "offset"), arguments.integer(query, "limit")
     wanted = {
         name: arguments.boolean(query, name)
-        for name in ("accounts", "streams", "consumers", "config", "leader-only", "raft")
+        for name in (
+            "accounts",
+            "streams",
+            "consumers",
+            "direct-consumers",
+            "config",
+            "leader-only",
+            "stream-leader-only",
+            "raft",
+        )
     }
     now = {"server_id": view.server_id, "now": timetext.rfc3339(view.wall_ns())}
     jetstream = view.jetstream
@@ -36,13 +45,27 @@ def jsz(view: ServerView, query: Mapping[str, str]) -> dict[str, Any]:
     names = [query["acc"]] if query.get("acc") else []
     if not names and (wanted["accounts"] or wanted["streams"] or wanted["consumers"]):
         names = jetstream.account_names()[max(offset, 0) :][: limit or PAGE_ROWS]
-    with_streams = wanted["streams"] or wanted["consumers"]
-    found = [jetstream.account_detail(name, with_streams, wanted["config"]) for name in names]
+    found = [account_jsz(view, name, query) for name in names]
     details = [detail for detail in found if detail is not None]
     if details:
         page["account_details"] = details
     page["total"] = len(jetstream.account_names())
     return page
+
+
+def account_jsz(view: ServerView, name: str, query: Mapping[str, str]) -> dict[str, Any] | None:
+    """One account; None when it has no JetStream."""
+    if view.jetstream is None:
+        return None
+    direct = arguments.boolean(query, "direct-consumers")
+    consumers = arguments.boolean(query, "consumers") or direct
+    return view.jetstream.account_detail(
+        name,
+        arguments.boolean(query, "streams") or consumers,
+        arguments.boolean(query, "config"),
+        consumers,
+        direct,
+    )
 
 
 def disabled(now: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +103,7 @@ def missing_stream(view: ServerView, query: Mapping[str, str]) -> dict[str, str]
         text = f'JetStream stream "{stream}" not found on account "{account}"'
         return {"type": "STREAM", "account": account, "stream": stream, "error": text}
     consumer = query.get("consumer", "")
-    if consumer:
+    if consumer and consumer not in view.jetstream.consumer_names(account, stream):
         text = (
             f'JetStream consumer "{consumer}" not found for stream "{stream}" on account '
             f'"{account}"'

@@ -149,7 +149,7 @@ class Monitor:
             arguments.boolean(query, name)
         status, page = pages.healthz(
             self._view,
-            health_query_error(query),
+            pages.health_query_error(query),
             arguments.boolean(query, "details"),
             missing_stream(self._view, query),
         )
@@ -166,11 +166,3 @@ class Monitor:
         subscriptions = pages.subsz(self._view, SubszOptions())
         text = metrics.text(prefix, self._varz(), connections, subscriptions, health)
         return Response(text.encode(), content_type=metrics.CONTENT_TYPE)
-
-
-def health_query_error(query: Mapping[str, str]) -> str:
-    if query.get("stream") and not query.get("account"):
-        return '"account" must not be empty when checking stream health'
-    if query.get("consumer") and not query.get("stream"):
-        return '"stream" must not be empty when checking consumer health'
-    return ""

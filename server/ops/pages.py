@@ -6,12 +6,12 @@ import faulthandler
 import gc
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from server.core.subject import is_valid_literal, matches
+from server.core.subject import is_subset, is_valid_literal, matches
 from server.ops import timetext
 from server.ops.arguments import BadArgument
 from server.ops.connection import subscription_json
@@ -78,6 +78,24 @@ def listing(
     return total, shown
 
 
+def subscriber_count(view: ServerView, account: Account, subject: str, queue: str = "") -> int:
+    """How many of an account's clients' subscriptions a subject reaches, of one queue if named."""
+    return sum(
+        1
+        for client in view.broker.clients.values()
+        if client.account is account
+        for sub in client.subscriptions()
+        if (queue in ("", sub.queue)) and reaches(subject, sub.subject)
+    )
+
+
+def reaches(subject: str, pattern: str) -> bool:
+    """A literal subject must match; one with wildcards must name all that the pattern names."""
+    if is_valid_literal(subject):
+        return matches(subject, pattern)
+    return is_subset(pattern, subject)
+
+
 def trie_statistics(accounts: Sequence[Account]) -> dict[str, Any]:
     """The tries' counters summed up; rates and means are taken over the sums."""
     all_stats = [account.sublist.stats() for account in accounts]
@@ -114,7 +132,7 @@ def account_detail(view: ServerView, account: Account) -> dict[str, Any]:
         "is_system": account is view.broker.system_account,
         "expired": False,
         "complete": True,
-        "jetstream_enabled": False,
+        "jetstream_enabled": has_jetstream(view, account),
         "leafnode_connections": 0,
         "client_connections": account.connections,
         "subscriptions": account.subscriptions,
@@ -124,12 +142,17 @@ def account_detail(view: ServerView, account: Account) -> dict[str, Any]:
     return page if page["is_system"] else {k: v for k, v in page.items() if k != "is_system"}
 
 
-def accstatz(view: ServerView, with_unused: bool) -> dict[str, Any]:
+def has_jetstream(view: ServerView, account: Account) -> bool:
+    return view.jetstream is not None and account.name in view.jetstream.account_names()
+
+
+def accstatz(view: ServerView, with_unused: bool, names: Sequence[str] = ()) -> dict[str, Any]:
+    """Of all accounts, or of those that are named."""
     return stamped(view) | {
         "account_statz": [
             account_statistics(account)
             for account in view.broker.accounts.values()
-            if with_unused or account.connections
+            if (account.name in names if names else True) and (with_unused or account.connections)
         ]
     }
 
@@ -174,6 +197,14 @@ def healthz(
     if errors[0]["type"] == "CONNECTION":
         return 500, unhealthy("error", errors, with_details)
     return 503, unhealthy("unavailable", errors, with_details)
+
+
+def health_query_error(query: Mapping[str, str]) -> str:
+    if query.get("stream") and not query.get("account"):
+        return '"account" must not be empty when checking stream health'
+    if query.get("consumer") and not query.get("stream"):
+        return '"stream" must not be empty when checking consumer health'
+    return ""
 
 
 def unhealthy(status: str, errors: list[dict[str, str]], with_details: bool) -> dict[str, Any]:

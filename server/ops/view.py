@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from config.options import Options
+    from server.clock import Random
     from server.core._broker import Broker
     from server.ops.closed import ClosedConnections
 
@@ -20,14 +21,22 @@ class JetStreamView(Protocol):
     def totals(self) -> dict[str, int]: ...
     def account_names(self) -> list[str]: ...
     def account_detail(
-        self, name: str, with_streams: bool, with_config: bool
+        self,
+        name: str,
+        with_streams: bool,
+        with_config: bool,
+        with_consumers: bool,
+        with_direct_consumers: bool,
     ) -> dict[str, Any] | None: ...
     def stream_names(self, account: str) -> set[str] | None:
         """None when the account has no JetStream."""
 
+    def consumer_names(self, account: str, stream: str) -> set[str]: ...
+
 
 class ServerView(Protocol):
     broker: Broker
+    random: Random
     options: Options
     closed: ClosedConnections
 
