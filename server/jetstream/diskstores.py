@@ -112,7 +112,7 @@ class DiskStores:
     def keep(self, account: str, config: StreamConfig, created_ns: int, store: StreamStore) -> None:
         settings = settings_of(account, config, created_ns)
         if config.storage == "memory":
-            write_file(self._memory_file(account, config.name), msgspec.json.encode(settings))
+            self._write_memory(account, config.name, settings)
             return
         assert isinstance(store, DiskStore)
         self._keep_home(account, config.name, store)

@@ -210,7 +210,7 @@ class Api:
     def _respond_all(self, answers: list[Answered]) -> None:
         for answered in answers:
             if answered.endpoint.lasting and not answered.failed:
-                engine.when_settled(partial(self._respond_settled, answered))
+                self._engine.when_settled(partial(self._respond_settled, answered))
             else:
                 self._respond(answered)
 
