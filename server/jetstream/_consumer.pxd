@@ -134,6 +134,7 @@ cdef class ConsumerCore(Sink):
     cdef uint64_t next_new(self) except? 0
     cdef bint must_wait_for_replay(self, const Record* record, int64_t now_ns) except -1
     cdef Waiting pick_waiting(self, int64_t size, int64_t now_ns)
+    cdef bint is_deliver_subject(self, const Sub* sub) noexcept
     cdef bint has_interest(self, bytes subject) except -1
     cdef int deliver_record(
         self, const Record* record, bytes to, MatchResult* result, size_t reply_len,
@@ -160,6 +161,7 @@ cdef class ConsumerCore(Sink):
     cdef int note(self) except -1
     cdef int note_moved(self) except -1
     cdef int write_place(self, Place* place) except -1
+    cdef int shift_waits(self, int64_t sign) except -1
     cdef int64_t wait_of(self, int32_t redeliveries) noexcept nogil
     cdef void move_floor(self, uint64_t consumer_seq, uint64_t seq) noexcept nogil
     cdef int end_entry(self, Entry* entry, Ending why, str reason) except -1

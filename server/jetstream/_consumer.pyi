@@ -106,6 +106,9 @@ class ConsumerCore:
     def ack_pending(self) -> int: ...
     @property
     def redelivered(self) -> int: ...
+    @property
+    def passed_seq(self) -> int:
+        """Up to where nothing was found for it yet."""
     def waiting_count(self) -> int:
         """After those are gone that nobody listens for."""
     @property

@@ -40,7 +40,7 @@ from server.jetstream._keeper cimport (
     Place,
     Reader,
 )
-from server.jetstream._pending cimport PENDING, QUEUED
+from server.jetstream._pending cimport PENDING, QUEUED, TIMED
 from storage._index cimport SUBJECT_ID_MASK
 
 from server.jetstream import pull
@@ -61,7 +61,7 @@ cdef int64_t REPLAY_GAP_NS = 1_000_000      # shorter gaps are not kept
 cdef int64_t DORMANT_LOOK_NS = 20_000_000
 cdef bytes SIZE_FIELD = b"Nats-Msg-Size: "
 cdef bytes NO_HEADERS = b"NATS/1.0\r\n"
-cdef str REMOVED_REASON = "Message deleted by stream limits"
+cdef str REMOVED_REASON = "Unacknowledged message was deleted"
 cdef dict POLICIES = {
     "none": ACK_NONE, "all": ACK_ALL, "explicit": ACK_EXPLICIT, "flow_control": ACK_FLOW_CONTROL,
 }
@@ -198,6 +198,7 @@ cdef class ConsumerCore(Sink):
     def take_waits(self, config):
         cdef int64_t shortest = config.ack_wait
         cdef uint32_t i
+        self.shift_waits(-1)
         free(self.backoff_ns)
         self.backoff_ns = NULL
         self.backoff_count = <uint32_t>len(config.backoff)
@@ -213,6 +214,18 @@ cdef class ConsumerCore(Sink):
                 self.backoff_ns[i] = config.backoff[i]
             shortest = min(config.backoff)
         self.table.set_shortest_wait(shortest)
+        self.shift_waits(1)
+
+    cdef int shift_waits(self, int64_t sign) except -1:
+        """Those that are waited for are waited for as long as is configured now."""
+        cdef uint32_t number = self.table.oldest_entry
+        cdef Entry* entry
+        while number:
+            entry = &self.table.entries[number]
+            number = entry.newer
+            if entry.flags & TIMED:
+                self.table.postpone(entry, entry.due_ns + sign * self.wait_of(entry.redeliveries))
+        return 0 if sign < 0 else self.arm(self.table.next_due())
 
     cdef int64_t wait_of(self, int32_t redeliveries) noexcept nogil:
         """How long an ack is waited for after so many redeliveries."""
@@ -259,7 +272,8 @@ cdef class ConsumerCore(Sink):
         self.feed.add(self)
         self.recount()
         self.raise_interest()
-        self.hub.acks_of(self.account).cores[self.ack_key] = self
+        if self.ack_policy != ACK_NONE:
+            self.hub.acks_of(self.account).cores[self.ack_key] = self
         self.request_sub = listen(self, self.account, subject)
         if self.table.pending:
             self.arm(self.table.next_due())
@@ -363,7 +377,6 @@ cdef class ConsumerCore(Sink):
                 self.flow.accept(waiting, now_ns)
         self.used_ns = now_ns
         if self.waiting.count >= self.waiting.most and now_ns - self.looked_ns > SECOND_NS:
-            self.looked_ns = now_ns
             self.check_waiting(False, now_ns, NULL)
         if waiting.no_wait:
             there = self.num_pending + self.table.queued
@@ -386,6 +399,7 @@ cdef class ConsumerCore(Sink):
         """Requests that are over leave, heartbeats are sent. `batch`: what the others still want."""
         cdef Waiting each = self.waiting.head, before = None, after
         cdef int64_t next_ns = 0
+        self.looked_ns = now_ns
         while each is not None:
             after = each.next
             if each.expires_ns and now_ns >= each.expires_ns:
@@ -475,23 +489,22 @@ cdef class ConsumerCore(Sink):
         """Whether the ack is answered: it is not where it names what was never delivered."""
         cdef Entry* entry
         cdef bint was_full
-        if seq >= self.next_seq or seq == 0:
+        if seq >= self.next_seq:
             return False
-        self.acked_wall_ns = self.hub.broker.wall()
         self.used_ns = self.hub.now()
-        if self.ack_policy == ACK_NONE:
-            return self.feed.retention != KEEP_BY_LIMITS
         was_full = self.ack_pending_max and self.table.pending >= self.ack_pending_max
         if self.ack_policy != ACK_EXPLICIT:
-            self.acked_up_to(seq, consumer_seq)
+            if self.acked_up_to(seq, consumer_seq) and why == ENDED_TERMINATED:
+                self.hub.tell(self.owner.terminated, (seq, consumer_seq, 1, reason))
         else:
+            self.acked_wall_ns = self.hub.broker.wall()
             entry = self.table.find(seq)
             if entry != NULL:
                 self.end_entry(entry, why, reason)
                 self.feed.settled(seq)
         if was_full:
             self.wake()
-        return True
+        return seq != 0
 
     cdef bint acked_up_to(self, uint64_t seq, uint64_t consumer_seq) except -1:
         """All that was delivered up to `seq`."""
@@ -501,6 +514,7 @@ cdef class ConsumerCore(Sink):
             return False
         if consumer_seq >= self.next_consumer_seq:
             return False
+        self.acked_wall_ns = self.hub.broker.wall()
         entry = self.table.oldest()
         while entry != NULL and entry.seq <= seq:
             each = entry.seq
@@ -548,6 +562,10 @@ cdef class ConsumerCore(Sink):
         if oldest == NULL:
             self.floor_consumer_seq = self.next_consumer_seq - 1
             self.floor_seq = self.delivered_seq
+        elif self.ack_policy != ACK_EXPLICIT:
+            if seq > self.floor_seq:
+                self.floor_consumer_seq = consumer_seq
+                self.floor_seq = seq
         elif consumer_seq == self.floor_consumer_seq + 1:
             self.floor_consumer_seq = oldest.consumer_seq - 1
             self.floor_seq = oldest.seq - 1
@@ -683,13 +701,25 @@ cdef class ConsumerCore(Sink):
         cdef MatchResult* result = self.account.sublist.match(
             self.deliver_subject, len(self.deliver_subject)
         )
-        cdef uint32_t i
+        cdef uint32_t i, k
         if not self.deliver_group:
-            return result.plain_count > 0 or result.group_count > 0
+            for i in range(result.plain_count):
+                if self.is_deliver_subject(result.plain[i]):
+                    return True
+            return False
         for i in range(result.group_count):
-            if result.groups[i].name[:result.groups[i].name_len] == self.deliver_group:
-                return result.groups[i].count > 0
+            if result.groups[i].name[:result.groups[i].name_len] != self.deliver_group:
+                continue
+            for k in range(result.groups[i].count):
+                if self.is_deliver_subject(result.groups[i].members[k]):
+                    return True
         return False
+
+    cdef bint is_deliver_subject(self, const Sub* sub) noexcept:
+        """Whoever listens with a wildcard does not count, as with the reference."""
+        return sub.subject_len == <uint32_t>len(self.deliver_subject) and memcmp(
+            sub.subject, <const char*>self.deliver_subject, sub.subject_len
+        ) == 0
 
     def redeliver_all(self):
         """Whoever got them is not who listens now."""
@@ -806,7 +836,10 @@ cdef class ConsumerCore(Sink):
             if self.store.spans.slot(seq):
                 return seq
             self.step_over(seq)
-        if self.num_pending == 0 or self.search_seq > self.feed.durable_seq:
+        if self.num_pending == 0:
+            self.search_seq = max(self.search_seq, self.feed.durable_seq + 1)
+            return 0
+        if self.search_seq > self.feed.durable_seq:
             return 0
         seq = self.store.next_seq(self.wanted, self.search_seq)
         if seq == 0 or seq > self.feed.durable_seq:
@@ -1098,6 +1131,8 @@ cdef class ConsumerCore(Sink):
         if ahead and self.num_pending:
             self.num_pending -= 1
         if entry != NULL:
+            if entry.flags & PENDING:
+                self.acked_wall_ns = self.hub.broker.wall()
             self.end_entry(entry, ENDED_REMOVED, REMOVED_REASON)
             self.wake()
         return 0
@@ -1114,6 +1149,7 @@ cdef class ConsumerCore(Sink):
         for number in range(1, self.table.top):
             entry = &self.table.entries[number]
             if entry.seq and (entry.seq < first_seq or not self.store.spans.slot(entry.seq)):
+                self.acked_wall_ns = self.hub.broker.wall()
                 self.table.settle(entry)
                 if self.table.known == 0:
                     break
@@ -1308,6 +1344,11 @@ cdef class ConsumerCore(Sink):
     @property
     def redelivered(self):
         return self.table.redelivered
+
+    @property
+    def passed_seq(self):
+        """Up to where nothing was found for it yet."""
+        return self.search_seq - 1
 
     def waiting_count(self):
         """After those are gone that nobody listens for."""

@@ -110,9 +110,10 @@ class Consumer:
     def info(self) -> ConsumerInfo:
         core = self.core
         waiting = 0 if self.config.is_push else core.waiting_count()
+        delivered_seq = core.delivered_seq or core.passed_seq
         return ConsumerInfo(
             delivered=SequencePair(
-                core.next_consumer_seq - 1, core.delivered_seq, core.delivered_wall_ns
+                core.next_consumer_seq - 1, delivered_seq, core.delivered_wall_ns
             ),
             ack_floor=SequencePair(core.floor_consumer_seq, core.floor_seq, core.acked_wall_ns),
             num_ack_pending=core.ack_pending,
