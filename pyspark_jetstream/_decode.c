@@ -1792,7 +1792,7 @@ enum  {
   __pyx_e_17pyspark_jetstream_7_decode_ROWS_MAX = 0x20000
 };
 
-/* "pyspark_jetstream/_decode.pyx":526
+/* "pyspark_jetstream/_decode.pyx":548
  * 
  * 
  * cdef enum:             # <<<<<<<<<<<<<<
@@ -1810,7 +1810,7 @@ enum  {
   __pyx_e_17pyspark_jetstream_7_decode_DELETED_ = 0x80
 };
 
-/* "pyspark_jetstream/_decode.pyx":163
+/* "pyspark_jetstream/_decode.pyx":167
  * 
  * 
  * cdef struct Field:             # <<<<<<<<<<<<<<
@@ -1824,7 +1824,7 @@ struct __pyx_t_17pyspark_jetstream_7_decode_Field {
   uint32_t value_size;
 };
 
-/* "pyspark_jetstream/_decode.pyx":102
+/* "pyspark_jetstream/_decode.pyx":106
  * 
  * 
  * cdef class Bytes:             # <<<<<<<<<<<<<<
@@ -1840,7 +1840,7 @@ struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes {
 };
 
 
-/* "pyspark_jetstream/_decode.pyx":170
+/* "pyspark_jetstream/_decode.pyx":174
  * 
  * 
  * cdef class FieldList:             # <<<<<<<<<<<<<<
@@ -1856,7 +1856,7 @@ struct __pyx_obj_17pyspark_jetstream_7_decode_FieldList {
 };
 
 
-/* "pyspark_jetstream/_decode.pyx":224
+/* "pyspark_jetstream/_decode.pyx":228
  * 
  * 
  * cdef class Decoder:             # <<<<<<<<<<<<<<
@@ -1870,7 +1870,7 @@ struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder {
   PyObject *first_damage;
   uint64_t last_seen;
   uint64_t rows_read;
-  PyObject *data;
+  __Pyx_memviewslice data;
   char const *start;
   size_t at;
   size_t size;
@@ -1975,7 +1975,7 @@ struct __pyx_memoryviewslice_obj {
 
 
 
-/* "pyspark_jetstream/_decode.pyx":102
+/* "pyspark_jetstream/_decode.pyx":106
  * 
  * 
  * cdef class Bytes:             # <<<<<<<<<<<<<<
@@ -1992,7 +1992,7 @@ struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes {
 static struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *__pyx_vtabptr_17pyspark_jetstream_7_decode_Bytes;
 
 
-/* "pyspark_jetstream/_decode.pyx":170
+/* "pyspark_jetstream/_decode.pyx":174
  * 
  * 
  * cdef class FieldList:             # <<<<<<<<<<<<<<
@@ -2007,7 +2007,7 @@ struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_FieldList {
 static struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_FieldList *__pyx_vtabptr_17pyspark_jetstream_7_decode_FieldList;
 
 
-/* "pyspark_jetstream/_decode.pyx":224
+/* "pyspark_jetstream/_decode.pyx":228
  * 
  * 
  * cdef class Decoder:             # <<<<<<<<<<<<<<
@@ -2024,6 +2024,7 @@ struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder {
   PyObject *(*numbers)(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *, uint32_t, size_t);
   PyObject *(*sizes)(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *, uint32_t);
   PyObject *(*subjects)(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *, uint32_t);
+  PyObject *(*subjects_one_by_one)(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *, uint32_t);
   PyObject *(*payloads)(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *, uint32_t);
   PyObject *(*headers)(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *, uint32_t);
   int (*add_fields)(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *, struct __pyx_obj_17pyspark_jetstream_7_decode_FieldList *, struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *, struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *, struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *, struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *, struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *, uint64_t *, uint64_t *);
@@ -3416,6 +3417,9 @@ static int __Pyx_ValidateAndInit_memviewslice(
                 PyObject *original_obj);
 
 /* ObjectToMemviewSlice.proto */
+static CYTHON_INLINE __Pyx_memviewslice __Pyx_PyObject_to_MemoryviewSlice_dc_unsigned_char__const__(PyObject *, int writable_flag);
+
+/* ObjectToMemviewSlice.proto */
 static CYTHON_INLINE __Pyx_memviewslice __Pyx_PyObject_to_MemoryviewSlice_ds_unsigned_char__const__(PyObject *, int writable_flag);
 
 /* MemviewDtypeToObject.proto */
@@ -3440,11 +3444,11 @@ static CYTHON_INLINE uint64_t __Pyx_PyLong_As_uint64_t(PyObject *);
 /* CIntFromPy.proto */
 static CYTHON_INLINE int64_t __Pyx_PyLong_As_int64_t(PyObject *);
 
-/* CIntFromPy.proto */
-static CYTHON_INLINE int __Pyx_PyLong_As_int(PyObject *);
-
 /* CheckUnpickleChecksum.proto */
 static CYTHON_INLINE int __Pyx_CheckUnpickleChecksum(long checksum, long checksum1, long checksum2, long checksum3, const char *members);
+
+/* CIntFromPy.proto */
+static CYTHON_INLINE int __Pyx_PyLong_As_int(PyObject *);
 
 /* CIntFromPy.proto */
 static CYTHON_INLINE long __Pyx_PyLong_As_long(PyObject *);
@@ -3610,6 +3614,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_numbers(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self, uint32_t __pyx_v_count, size_t __pyx_v_field); /* proto*/
 static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_sizes(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self, uint32_t __pyx_v_count); /* proto*/
 static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self, uint32_t __pyx_v_count); /* proto*/
+static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects_one_by_one(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self, uint32_t __pyx_v_count); /* proto*/
 static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self, uint32_t __pyx_v_count); /* proto*/
 static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self, uint32_t __pyx_v_count); /* proto*/
 static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSED struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self, struct __pyx_obj_17pyspark_jetstream_7_decode_FieldList *__pyx_v_fields, struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *__pyx_v_keys, struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *__pyx_v_key_ends, struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *__pyx_v_lists, struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *__pyx_v_values, struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *__pyx_v_value_ends, uint64_t *__pyx_v_key_count, uint64_t *__pyx_v_value_count); /* proto*/
@@ -3777,7 +3782,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_5Bytes_4__setstate_cython
 static void __pyx_pf_17pyspark_jetstream_7_decode_9FieldList___dealloc__(struct __pyx_obj_17pyspark_jetstream_7_decode_FieldList *__pyx_v_self); /* proto */
 static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_9FieldList_2__reduce_cython__(CYTHON_UNUSED struct __pyx_obj_17pyspark_jetstream_7_decode_FieldList *__pyx_v_self); /* proto */
 static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_9FieldList_4__setstate_cython__(CYTHON_UNUSED struct __pyx_obj_17pyspark_jetstream_7_decode_FieldList *__pyx_v_self, CYTHON_UNUSED PyObject *__pyx_v___pyx_state); /* proto */
-static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self, PyObject *__pyx_v_data, uint64_t __pyx_v_salt, uint64_t __pyx_v_base, size_t __pyx_v_end, uint64_t __pyx_v_first, uint64_t __pyx_v_last, int64_t __pyx_v_low_ns, int64_t __pyx_v_high_ns, PyObject *__pyx_v_dead, PyObject *__pyx_v_accepts, int __pyx_v_columns, size_t __pyx_v_batch_bytes, int __pyx_v_tolerant, int __pyx_v_show_dead, PyObject *__pyx_v_known); /* proto */
+static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self, __Pyx_memviewslice __pyx_v_data, uint64_t __pyx_v_salt, uint64_t __pyx_v_base, size_t __pyx_v_end, uint64_t __pyx_v_first, uint64_t __pyx_v_last, int64_t __pyx_v_low_ns, int64_t __pyx_v_high_ns, PyObject *__pyx_v_dead, PyObject *__pyx_v_accepts, int __pyx_v_columns, size_t __pyx_v_batch_bytes, int __pyx_v_tolerant, int __pyx_v_show_dead, PyObject *__pyx_v_known); /* proto */
 static void __pyx_pf_17pyspark_jetstream_7_decode_7Decoder_2__dealloc__(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self); /* proto */
 static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self); /* proto */
 static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_7damaged___get__(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self); /* proto */
@@ -3788,10 +3793,10 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_6__reduce_cython
 static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_8__setstate_cython__(CYTHON_UNUSED struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self, CYTHON_UNUSED PyObject *__pyx_v___pyx_state); /* proto */
 static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_2repeat_text(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_text, PyObject *__pyx_v_rows); /* proto */
 static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_4to_micros(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_nanos); /* proto */
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_data, uint64_t __pyx_v_salt, size_t __pyx_v_at, uint64_t __pyx_v_last); /* proto */
+static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObject *__pyx_self, __Pyx_memviewslice __pyx_v_data, uint64_t __pyx_v_salt, size_t __pyx_v_at, uint64_t __pyx_v_last); /* proto */
 static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_8last_sequence(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_payload); /* proto */
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_data, CYTHON_UNUSED uint64_t __pyx_v_salt); /* proto */
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_data, uint64_t __pyx_v_salt, CYTHON_UNUSED uint64_t __pyx_v_base, PyObject *__pyx_v_opener); /* proto */
+static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UNUSED PyObject *__pyx_self, __Pyx_memviewslice __pyx_v_data); /* proto */
+static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNUSED PyObject *__pyx_self, __Pyx_memviewslice __pyx_v_data, uint64_t __pyx_v_salt, PyObject *__pyx_v_opener); /* proto */
 static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_data, uint64_t __pyx_v_base, uint64_t __pyx_v_salt, size_t __pyx_v_at, int __pyx_v_resync); /* proto */
 static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_16__pyx_unpickle_Bytes(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v___pyx_type, long __pyx_v___pyx_checksum, PyObject *__pyx_v___pyx_state); /* proto */
 static PyObject *__pyx_tp_new__initialisation_17pyspark_jetstream_7_decode_Bytes(PyObject *o, 
@@ -4008,7 +4013,7 @@ namespace {
     PyObject *__pyx_slice[1];
     PyObject *__pyx_tuple[3];
     PyObject *__pyx_codeobj_tab[18];
-    PyObject *__pyx_string_tab[223];
+    PyObject *__pyx_string_tab[224];
     PyObject *__pyx_number_tab[13];
 /* #### Code section: module_state_contents ### */
 /* PyFrozenDict.module_state_decls */
@@ -4076,14 +4081,14 @@ static __pyx_mstatetype * const __pyx_mstate_global = &__pyx_mstate_global_stati
 #define __pyx_kp_u_Invalid_shape_in_axis __pyx_string_tab[15]
 #define __pyx_kp_u_Note_that_Cython_is_deliberately __pyx_string_tab[16]
 #define __pyx_kp_u_Damage_offset_reason_what_stand __pyx_string_tab[17]
-#define __pyx_kp_u_a_batch_with_more_than_2_GiB_in __pyx_string_tab[18]
-#define __pyx_kp_u_a_batch_with_more_than_2_GiB_of __pyx_string_tab[19]
-#define __pyx_kp_u_add_note __pyx_string_tab[20]
-#define __pyx_kp_u_collections_abc __pyx_string_tab[21]
-#define __pyx_kp_u_dict_None __pyx_string_tab[22]
-#define __pyx_kp_u_disable __pyx_string_tab[23]
-#define __pyx_kp_u_enable __pyx_string_tab[24]
-#define __pyx_kp_u_encrypted_records_open_records_c __pyx_string_tab[25]
+#define __pyx_kp_u_Encrypted_offset_this_record_ha __pyx_string_tab[18]
+#define __pyx_kp_u_a_batch_with_more_than_2_GiB_in __pyx_string_tab[19]
+#define __pyx_kp_u_a_batch_with_more_than_2_GiB_of __pyx_string_tab[20]
+#define __pyx_kp_u_add_note __pyx_string_tab[21]
+#define __pyx_kp_u_collections_abc __pyx_string_tab[22]
+#define __pyx_kp_u_dict_None __pyx_string_tab[23]
+#define __pyx_kp_u_disable __pyx_string_tab[24]
+#define __pyx_kp_u_enable __pyx_string_tab[25]
 #define __pyx_kp_u_gc __pyx_string_tab[26]
 #define __pyx_kp_u_isenabled __pyx_string_tab[27]
 #define __pyx_kp_u_no_default___reduce___due_to_non __pyx_string_tab[28]
@@ -4111,176 +4116,177 @@ static __pyx_mstatetype * const __pyx_mstate_global = &__pyx_mstate_global_stati
 #define __pyx_n_u_Decoder___setstate_cython __pyx_string_tab[50]
 #define __pyx_n_u_Decoder_next_batch __pyx_string_tab[51]
 #define __pyx_n_u_Ellipsis __pyx_string_tab[52]
-#define __pyx_n_u_FieldList __pyx_string_tab[53]
-#define __pyx_n_u_FieldList___reduce_cython __pyx_string_tab[54]
-#define __pyx_n_u_FieldList___setstate_cython __pyx_string_tab[55]
-#define __pyx_n_u_HEADERS __pyx_string_tab[56]
-#define __pyx_n_u_MSG_ID __pyx_string_tab[57]
-#define __pyx_n_u_PAYLOAD __pyx_string_tab[58]
-#define __pyx_n_u_SEQ __pyx_string_tab[59]
-#define __pyx_n_u_SIZE __pyx_string_tab[60]
-#define __pyx_n_u_SUBJECT __pyx_string_tab[61]
-#define __pyx_n_u_Sequence __pyx_string_tab[62]
-#define __pyx_n_u_TIME __pyx_string_tab[63]
-#define __pyx_n_u_View_MemoryView __pyx_string_tab[64]
-#define __pyx_n_u_Pyx_PyDict_NextRef __pyx_string_tab[65]
-#define __pyx_n_u_annotate __pyx_string_tab[66]
-#define __pyx_n_u_class __pyx_string_tab[67]
-#define __pyx_n_u_class_getitem __pyx_string_tab[68]
-#define __pyx_n_u_dict __pyx_string_tab[69]
-#define __pyx_n_u_doc __pyx_string_tab[70]
-#define __pyx_n_u_func __pyx_string_tab[71]
-#define __pyx_n_u_getstate __pyx_string_tab[72]
-#define __pyx_n_u_import __pyx_string_tab[73]
-#define __pyx_n_u_main __pyx_string_tab[74]
-#define __pyx_n_u_metaclass __pyx_string_tab[75]
-#define __pyx_n_u_module __pyx_string_tab[76]
-#define __pyx_n_u_mro_entries __pyx_string_tab[77]
-#define __pyx_n_u_name_2 __pyx_string_tab[78]
-#define __pyx_n_u_new __pyx_string_tab[79]
-#define __pyx_n_u_prepare __pyx_string_tab[80]
-#define __pyx_n_u_pyx_checksum __pyx_string_tab[81]
-#define __pyx_n_u_pyx_result __pyx_string_tab[82]
-#define __pyx_n_u_pyx_state __pyx_string_tab[83]
-#define __pyx_n_u_pyx_type __pyx_string_tab[84]
-#define __pyx_n_u_pyx_unpickle_Bytes __pyx_string_tab[85]
-#define __pyx_n_u_pyx_unpickle_Enum __pyx_string_tab[86]
-#define __pyx_n_u_pyx_vtable __pyx_string_tab[87]
-#define __pyx_n_u_qualname __pyx_string_tab[88]
-#define __pyx_n_u_reduce __pyx_string_tab[89]
-#define __pyx_n_u_reduce_cython __pyx_string_tab[90]
-#define __pyx_n_u_reduce_ex __pyx_string_tab[91]
-#define __pyx_n_u_set_name __pyx_string_tab[92]
-#define __pyx_n_u_setstate __pyx_string_tab[93]
-#define __pyx_n_u_setstate_cython __pyx_string_tab[94]
-#define __pyx_n_u_test __pyx_string_tab[95]
-#define __pyx_n_u_dict_2 __pyx_string_tab[96]
-#define __pyx_n_u_is_coroutine __pyx_string_tab[97]
-#define __pyx_n_u_abc __pyx_string_tab[98]
-#define __pyx_n_u_accepts __pyx_string_tab[99]
-#define __pyx_n_u_allocate_buffer __pyx_string_tab[100]
-#define __pyx_n_u_args __pyx_string_tab[101]
-#define __pyx_n_u_asyncio_coroutines __pyx_string_tab[102]
-#define __pyx_n_u_at __pyx_string_tab[103]
-#define __pyx_n_u_base __pyx_string_tab[104]
-#define __pyx_n_u_batch_bytes __pyx_string_tab[105]
-#define __pyx_n_u_behind __pyx_string_tab[106]
-#define __pyx_n_u_body __pyx_string_tab[107]
-#define __pyx_n_u_bool __pyx_string_tab[108]
-#define __pyx_n_u_bytes __pyx_string_tab[109]
-#define __pyx_n_u_c __pyx_string_tab[110]
-#define __pyx_n_u_checksum __pyx_string_tab[111]
-#define __pyx_n_u_cline_in_traceback __pyx_string_tab[112]
-#define __pyx_n_u_columns __pyx_string_tab[113]
-#define __pyx_n_u_count __pyx_string_tab[114]
-#define __pyx_n_u_data __pyx_string_tab[115]
-#define __pyx_n_u_dead __pyx_string_tab[116]
-#define __pyx_n_u_deleted __pyx_string_tab[117]
-#define __pyx_n_u_dtype_is_object __pyx_string_tab[118]
-#define __pyx_n_u_encode __pyx_string_tab[119]
-#define __pyx_n_u_end __pyx_string_tab[120]
-#define __pyx_n_u_ends __pyx_string_tab[121]
-#define __pyx_n_u_enumerate __pyx_string_tab[122]
-#define __pyx_n_u_error __pyx_string_tab[123]
-#define __pyx_n_u_first __pyx_string_tab[124]
-#define __pyx_n_u_flags __pyx_string_tab[125]
-#define __pyx_n_u_format __pyx_string_tab[126]
-#define __pyx_n_u_fortran __pyx_string_tab[127]
-#define __pyx_n_u_frames __pyx_string_tab[128]
-#define __pyx_n_u_get __pyx_string_tab[129]
-#define __pyx_n_u_has_encrypted __pyx_string_tab[130]
-#define __pyx_n_u_head __pyx_string_tab[131]
-#define __pyx_n_u_headers __pyx_string_tab[132]
-#define __pyx_n_u_high __pyx_string_tab[133]
-#define __pyx_n_u_high_ns __pyx_string_tab[134]
-#define __pyx_n_u_id __pyx_string_tab[135]
-#define __pyx_n_u_index __pyx_string_tab[136]
-#define __pyx_n_u_int __pyx_string_tab[137]
-#define __pyx_n_u_items __pyx_string_tab[138]
-#define __pyx_n_u_itemsize __pyx_string_tab[139]
-#define __pyx_n_u_key __pyx_string_tab[140]
-#define __pyx_n_u_key_size __pyx_string_tab[141]
-#define __pyx_n_u_known __pyx_string_tab[142]
-#define __pyx_n_u_last __pyx_string_tab[143]
-#define __pyx_n_u_last_sequence __pyx_string_tab[144]
-#define __pyx_n_u_length __pyx_string_tab[145]
-#define __pyx_n_u_low __pyx_string_tab[146]
-#define __pyx_n_u_low_ns __pyx_string_tab[147]
-#define __pyx_n_u_memview __pyx_string_tab[148]
-#define __pyx_n_u_messages __pyx_string_tab[149]
-#define __pyx_n_u_mode __pyx_string_tab[150]
-#define __pyx_n_u_msg_id __pyx_string_tab[151]
-#define __pyx_n_u_name __pyx_string_tab[152]
-#define __pyx_n_u_nanos __pyx_string_tab[153]
-#define __pyx_n_u_ndim __pyx_string_tab[154]
-#define __pyx_n_u_next_batch __pyx_string_tab[155]
-#define __pyx_n_u_obj __pyx_string_tab[156]
-#define __pyx_n_u_offset __pyx_string_tab[157]
-#define __pyx_n_u_offsets __pyx_string_tab[158]
-#define __pyx_n_u_open_records __pyx_string_tab[159]
-#define __pyx_n_u_opener __pyx_string_tab[160]
-#define __pyx_n_u_out __pyx_string_tab[161]
-#define __pyx_n_u_pack __pyx_string_tab[162]
-#define __pyx_n_u_payload __pyx_string_tab[163]
-#define __pyx_n_u_pop __pyx_string_tab[164]
-#define __pyx_n_u_property __pyx_string_tab[165]
-#define __pyx_n_u_pyspark_jetstream__decode __pyx_string_tab[166]
-#define __pyx_n_u_reason __pyx_string_tab[167]
-#define __pyx_n_u_register __pyx_string_tab[168]
-#define __pyx_n_u_repeat_text __pyx_string_tab[169]
-#define __pyx_n_u_resync __pyx_string_tab[170]
-#define __pyx_n_u_return __pyx_string_tab[171]
-#define __pyx_n_u_row __pyx_string_tab[172]
-#define __pyx_n_u_rows __pyx_string_tab[173]
-#define __pyx_n_u_salt __pyx_string_tab[174]
-#define __pyx_n_u_scan_log __pyx_string_tab[175]
-#define __pyx_n_u_seed __pyx_string_tab[176]
-#define __pyx_n_u_seen __pyx_string_tab[177]
-#define __pyx_n_u_self __pyx_string_tab[178]
-#define __pyx_n_u_seq __pyx_string_tab[179]
-#define __pyx_n_u_setdefault __pyx_string_tab[180]
-#define __pyx_n_u_shape __pyx_string_tab[181]
-#define __pyx_n_u_show_dead __pyx_string_tab[182]
-#define __pyx_n_u_size __pyx_string_tab[183]
-#define __pyx_n_u_source __pyx_string_tab[184]
-#define __pyx_n_u_start __pyx_string_tab[185]
-#define __pyx_n_u_state __pyx_string_tab[186]
-#define __pyx_n_u_step __pyx_string_tab[187]
-#define __pyx_n_u_stop __pyx_string_tab[188]
-#define __pyx_n_u_str __pyx_string_tab[189]
-#define __pyx_n_u_struct __pyx_string_tab[190]
-#define __pyx_n_u_subject __pyx_string_tab[191]
-#define __pyx_n_u_text __pyx_string_tab[192]
-#define __pyx_n_u_to __pyx_string_tab[193]
-#define __pyx_n_u_to_micros __pyx_string_tab[194]
-#define __pyx_n_u_tolerant __pyx_string_tab[195]
-#define __pyx_n_u_total __pyx_string_tab[196]
-#define __pyx_n_u_ts_ns __pyx_string_tab[197]
-#define __pyx_n_u_unpack __pyx_string_tab[198]
-#define __pyx_n_u_update __pyx_string_tab[199]
-#define __pyx_n_u_use_setstate __pyx_string_tab[200]
-#define __pyx_n_u_value __pyx_string_tab[201]
-#define __pyx_n_u_value_size __pyx_string_tab[202]
-#define __pyx_n_u_values __pyx_string_tab[203]
-#define __pyx_n_u_view __pyx_string_tab[204]
-#define __pyx_n_u_walk __pyx_string_tab[205]
-#define __pyx_n_u_x __pyx_string_tab[206]
-#define __pyx_kp_b__5 __pyx_string_tab[207]
-#define __pyx_n_b_O __pyx_string_tab[208]
-#define __pyx_kp_b_iso88591_Q __pyx_string_tab[209]
-#define __pyx_kp_b_iso88591_1F __pyx_string_tab[210]
-#define __pyx_kp_b_iso88591_q_0_kQR_5_7_q_a_1 __pyx_string_tab[211]
-#define __pyx_kp_b_iso88591_WD_t1_q_l_vWE_Q_q_q_q_d_7_WA_d __pyx_string_tab[212]
-#define __pyx_kp_b_iso88591_A_t5 __pyx_string_tab[213]
-#define __pyx_kp_b_iso88591_6_Q_q_5_at1F_Qk_xs_7R __pyx_string_tab[214]
-#define __pyx_kp_b_iso88591_Zq_Cq_s_avV2Q_a_z_2_1_uAQ_q_r_R __pyx_string_tab[215]
-#define __pyx_kp_b_iso88591_m81_2_7_e2SPRRS_4AQ_1A_uAU_A_AW __pyx_string_tab[216]
-#define __pyx_kp_b_iso88591_A_9Cq __pyx_string_tab[217]
-#define __pyx_kp_b_iso88591_0_Q_s_q_Rq_e2Q_7_Q_1_5_Ba_1_a_1 __pyx_string_tab[218]
-#define __pyx_kp_b_iso88591_A_Q_s_1_7q_31_Rq_avRt5_a_fAV2S __pyx_string_tab[219]
-#define __pyx_kp_b_iso88591_Fa_Q_s_q_U_Rq_avRt5_a_7_Q_t1F_D __pyx_string_tab[220]
+#define __pyx_n_u_Encrypted __pyx_string_tab[53]
+#define __pyx_n_u_FieldList __pyx_string_tab[54]
+#define __pyx_n_u_FieldList___reduce_cython __pyx_string_tab[55]
+#define __pyx_n_u_FieldList___setstate_cython __pyx_string_tab[56]
+#define __pyx_n_u_HEADERS __pyx_string_tab[57]
+#define __pyx_n_u_MSG_ID __pyx_string_tab[58]
+#define __pyx_n_u_PAYLOAD __pyx_string_tab[59]
+#define __pyx_n_u_SEQ __pyx_string_tab[60]
+#define __pyx_n_u_SIZE __pyx_string_tab[61]
+#define __pyx_n_u_SUBJECT __pyx_string_tab[62]
+#define __pyx_n_u_Sequence __pyx_string_tab[63]
+#define __pyx_n_u_TIME __pyx_string_tab[64]
+#define __pyx_n_u_View_MemoryView __pyx_string_tab[65]
+#define __pyx_n_u_Pyx_PyDict_NextRef __pyx_string_tab[66]
+#define __pyx_n_u_annotate __pyx_string_tab[67]
+#define __pyx_n_u_class __pyx_string_tab[68]
+#define __pyx_n_u_class_getitem __pyx_string_tab[69]
+#define __pyx_n_u_dict __pyx_string_tab[70]
+#define __pyx_n_u_doc __pyx_string_tab[71]
+#define __pyx_n_u_func __pyx_string_tab[72]
+#define __pyx_n_u_getstate __pyx_string_tab[73]
+#define __pyx_n_u_import __pyx_string_tab[74]
+#define __pyx_n_u_main __pyx_string_tab[75]
+#define __pyx_n_u_metaclass __pyx_string_tab[76]
+#define __pyx_n_u_module __pyx_string_tab[77]
+#define __pyx_n_u_mro_entries __pyx_string_tab[78]
+#define __pyx_n_u_name_2 __pyx_string_tab[79]
+#define __pyx_n_u_new __pyx_string_tab[80]
+#define __pyx_n_u_prepare __pyx_string_tab[81]
+#define __pyx_n_u_pyx_checksum __pyx_string_tab[82]
+#define __pyx_n_u_pyx_result __pyx_string_tab[83]
+#define __pyx_n_u_pyx_state __pyx_string_tab[84]
+#define __pyx_n_u_pyx_type __pyx_string_tab[85]
+#define __pyx_n_u_pyx_unpickle_Bytes __pyx_string_tab[86]
+#define __pyx_n_u_pyx_unpickle_Enum __pyx_string_tab[87]
+#define __pyx_n_u_pyx_vtable __pyx_string_tab[88]
+#define __pyx_n_u_qualname __pyx_string_tab[89]
+#define __pyx_n_u_reduce __pyx_string_tab[90]
+#define __pyx_n_u_reduce_cython __pyx_string_tab[91]
+#define __pyx_n_u_reduce_ex __pyx_string_tab[92]
+#define __pyx_n_u_set_name __pyx_string_tab[93]
+#define __pyx_n_u_setstate __pyx_string_tab[94]
+#define __pyx_n_u_setstate_cython __pyx_string_tab[95]
+#define __pyx_n_u_test __pyx_string_tab[96]
+#define __pyx_n_u_dict_2 __pyx_string_tab[97]
+#define __pyx_n_u_is_coroutine __pyx_string_tab[98]
+#define __pyx_n_u_abc __pyx_string_tab[99]
+#define __pyx_n_u_accepts __pyx_string_tab[100]
+#define __pyx_n_u_allocate_buffer __pyx_string_tab[101]
+#define __pyx_n_u_args __pyx_string_tab[102]
+#define __pyx_n_u_asyncio_coroutines __pyx_string_tab[103]
+#define __pyx_n_u_at __pyx_string_tab[104]
+#define __pyx_n_u_base __pyx_string_tab[105]
+#define __pyx_n_u_batch_bytes __pyx_string_tab[106]
+#define __pyx_n_u_behind __pyx_string_tab[107]
+#define __pyx_n_u_body __pyx_string_tab[108]
+#define __pyx_n_u_bool __pyx_string_tab[109]
+#define __pyx_n_u_bytes __pyx_string_tab[110]
+#define __pyx_n_u_c __pyx_string_tab[111]
+#define __pyx_n_u_checksum __pyx_string_tab[112]
+#define __pyx_n_u_cline_in_traceback __pyx_string_tab[113]
+#define __pyx_n_u_columns __pyx_string_tab[114]
+#define __pyx_n_u_count __pyx_string_tab[115]
+#define __pyx_n_u_data __pyx_string_tab[116]
+#define __pyx_n_u_dead __pyx_string_tab[117]
+#define __pyx_n_u_deleted __pyx_string_tab[118]
+#define __pyx_n_u_dtype_is_object __pyx_string_tab[119]
+#define __pyx_n_u_encode __pyx_string_tab[120]
+#define __pyx_n_u_end __pyx_string_tab[121]
+#define __pyx_n_u_ends __pyx_string_tab[122]
+#define __pyx_n_u_enumerate __pyx_string_tab[123]
+#define __pyx_n_u_error __pyx_string_tab[124]
+#define __pyx_n_u_first __pyx_string_tab[125]
+#define __pyx_n_u_flags __pyx_string_tab[126]
+#define __pyx_n_u_format __pyx_string_tab[127]
+#define __pyx_n_u_fortran __pyx_string_tab[128]
+#define __pyx_n_u_frames __pyx_string_tab[129]
+#define __pyx_n_u_get __pyx_string_tab[130]
+#define __pyx_n_u_has_encrypted __pyx_string_tab[131]
+#define __pyx_n_u_head __pyx_string_tab[132]
+#define __pyx_n_u_headers __pyx_string_tab[133]
+#define __pyx_n_u_high __pyx_string_tab[134]
+#define __pyx_n_u_high_ns __pyx_string_tab[135]
+#define __pyx_n_u_id __pyx_string_tab[136]
+#define __pyx_n_u_index __pyx_string_tab[137]
+#define __pyx_n_u_int __pyx_string_tab[138]
+#define __pyx_n_u_items __pyx_string_tab[139]
+#define __pyx_n_u_itemsize __pyx_string_tab[140]
+#define __pyx_n_u_key __pyx_string_tab[141]
+#define __pyx_n_u_key_size __pyx_string_tab[142]
+#define __pyx_n_u_known __pyx_string_tab[143]
+#define __pyx_n_u_last __pyx_string_tab[144]
+#define __pyx_n_u_last_sequence __pyx_string_tab[145]
+#define __pyx_n_u_length __pyx_string_tab[146]
+#define __pyx_n_u_low __pyx_string_tab[147]
+#define __pyx_n_u_low_ns __pyx_string_tab[148]
+#define __pyx_n_u_memview __pyx_string_tab[149]
+#define __pyx_n_u_messages __pyx_string_tab[150]
+#define __pyx_n_u_mode __pyx_string_tab[151]
+#define __pyx_n_u_msg_id __pyx_string_tab[152]
+#define __pyx_n_u_name __pyx_string_tab[153]
+#define __pyx_n_u_nanos __pyx_string_tab[154]
+#define __pyx_n_u_ndim __pyx_string_tab[155]
+#define __pyx_n_u_next_batch __pyx_string_tab[156]
+#define __pyx_n_u_obj __pyx_string_tab[157]
+#define __pyx_n_u_offset __pyx_string_tab[158]
+#define __pyx_n_u_offsets __pyx_string_tab[159]
+#define __pyx_n_u_open_records __pyx_string_tab[160]
+#define __pyx_n_u_opener __pyx_string_tab[161]
+#define __pyx_n_u_out __pyx_string_tab[162]
+#define __pyx_n_u_pack __pyx_string_tab[163]
+#define __pyx_n_u_payload __pyx_string_tab[164]
+#define __pyx_n_u_pop __pyx_string_tab[165]
+#define __pyx_n_u_property __pyx_string_tab[166]
+#define __pyx_n_u_pyspark_jetstream__decode __pyx_string_tab[167]
+#define __pyx_n_u_reason __pyx_string_tab[168]
+#define __pyx_n_u_register __pyx_string_tab[169]
+#define __pyx_n_u_repeat_text __pyx_string_tab[170]
+#define __pyx_n_u_resync __pyx_string_tab[171]
+#define __pyx_n_u_return __pyx_string_tab[172]
+#define __pyx_n_u_row __pyx_string_tab[173]
+#define __pyx_n_u_rows __pyx_string_tab[174]
+#define __pyx_n_u_salt __pyx_string_tab[175]
+#define __pyx_n_u_scan_log __pyx_string_tab[176]
+#define __pyx_n_u_seed __pyx_string_tab[177]
+#define __pyx_n_u_seen __pyx_string_tab[178]
+#define __pyx_n_u_self __pyx_string_tab[179]
+#define __pyx_n_u_seq __pyx_string_tab[180]
+#define __pyx_n_u_setdefault __pyx_string_tab[181]
+#define __pyx_n_u_shape __pyx_string_tab[182]
+#define __pyx_n_u_show_dead __pyx_string_tab[183]
+#define __pyx_n_u_size __pyx_string_tab[184]
+#define __pyx_n_u_source __pyx_string_tab[185]
+#define __pyx_n_u_start __pyx_string_tab[186]
+#define __pyx_n_u_state __pyx_string_tab[187]
+#define __pyx_n_u_step __pyx_string_tab[188]
+#define __pyx_n_u_stop __pyx_string_tab[189]
+#define __pyx_n_u_str __pyx_string_tab[190]
+#define __pyx_n_u_struct __pyx_string_tab[191]
+#define __pyx_n_u_subject __pyx_string_tab[192]
+#define __pyx_n_u_text __pyx_string_tab[193]
+#define __pyx_n_u_to __pyx_string_tab[194]
+#define __pyx_n_u_to_micros __pyx_string_tab[195]
+#define __pyx_n_u_tolerant __pyx_string_tab[196]
+#define __pyx_n_u_total __pyx_string_tab[197]
+#define __pyx_n_u_ts_ns __pyx_string_tab[198]
+#define __pyx_n_u_unpack __pyx_string_tab[199]
+#define __pyx_n_u_update __pyx_string_tab[200]
+#define __pyx_n_u_use_setstate __pyx_string_tab[201]
+#define __pyx_n_u_value __pyx_string_tab[202]
+#define __pyx_n_u_value_size __pyx_string_tab[203]
+#define __pyx_n_u_values __pyx_string_tab[204]
+#define __pyx_n_u_view __pyx_string_tab[205]
+#define __pyx_n_u_walk __pyx_string_tab[206]
+#define __pyx_n_u_x __pyx_string_tab[207]
+#define __pyx_kp_b__5 __pyx_string_tab[208]
+#define __pyx_n_b_O __pyx_string_tab[209]
+#define __pyx_kp_b_iso88591_Q __pyx_string_tab[210]
+#define __pyx_kp_b_iso88591_1F __pyx_string_tab[211]
+#define __pyx_kp_b_iso88591_q_0_kQR_5_7_q_a_1 __pyx_string_tab[212]
+#define __pyx_kp_b_iso88591_WD_t1_q_l_vWE_Q_q_q_q_d_7_WA_d __pyx_string_tab[213]
+#define __pyx_kp_b_iso88591_A_t5 __pyx_string_tab[214]
+#define __pyx_kp_b_iso88591_6_Q_q_5_at1F_Qk_xs_7R __pyx_string_tab[215]
+#define __pyx_kp_b_iso88591_Zq_Cq_s_avV2Q_a_z_2_1_uAQ_q_r_R __pyx_string_tab[216]
+#define __pyx_kp_b_iso88591_m81_2_7_e2SPRRS_4AQ_1A_uAU_A_AW __pyx_string_tab[217]
+#define __pyx_kp_b_iso88591_A_9Cq __pyx_string_tab[218]
+#define __pyx_kp_b_iso88591_4A_4q_c_Q_s_q_Rq_e2Q_7_Q_1_5_Ba __pyx_string_tab[219]
+#define __pyx_kp_b_iso88591_J_4q_c_Q_s_q_U_Rq_avRt5_a_7_Q_t __pyx_string_tab[220]
 #define __pyx_kp_b_iso88591_RRS_Q_s_2_q_R_Q_avRq_5_Bc_E_Rs __pyx_string_tab[221]
-#define __pyx_kp_b_iso88591_A_d_6_A_1_xq_4y_q_T_1_4y_q_XQgQ __pyx_string_tab[222]
+#define __pyx_kp_b_iso88591_TTU_4q_c_Q_s_1_7q_31_Rq_avRt5_a __pyx_string_tab[222]
+#define __pyx_kp_b_iso88591_A_d_6_A_1_xq_4y_q_T_1_4y_q_XQgQ __pyx_string_tab[223]
 #define __pyx_int_0 __pyx_number_tab[0]
 #define __pyx_int_neg_1 __pyx_number_tab[1]
 #define __pyx_int_1 __pyx_number_tab[2]
@@ -4330,7 +4336,7 @@ static CYTHON_SMALL_CODE int __pyx_m_clear(PyObject *m) {
   for (int i=0; i<1; ++i) { Py_CLEAR(clear_module_state->__pyx_slice[i]); }
   for (int i=0; i<3; ++i) { Py_CLEAR(clear_module_state->__pyx_tuple[i]); }
   for (int i=0; i<18; ++i) { Py_CLEAR(clear_module_state->__pyx_codeobj_tab[i]); }
-  for (int i=0; i<223; ++i) { Py_CLEAR(clear_module_state->__pyx_string_tab[i]); }
+  for (int i=0; i<224; ++i) { Py_CLEAR(clear_module_state->__pyx_string_tab[i]); }
   for (int i=0; i<13; ++i) { Py_CLEAR(clear_module_state->__pyx_number_tab[i]); }
 /* #### Code section: module_state_clear_contents ### */
 /* CommonTypesMetaclass.module_state_clear */
@@ -4376,7 +4382,7 @@ static CYTHON_SMALL_CODE int __pyx_m_traverse(PyObject *m, visitproc visit, void
   for (int i=0; i<1; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_slice[i]); }
   for (int i=0; i<3; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_tuple[i]); }
   for (int i=0; i<18; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_codeobj_tab[i]); }
-  for (int i=0; i<223; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_string_tab[i]); }
+  for (int i=0; i<224; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_string_tab[i]); }
   for (int i=0; i<13; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_number_tab[i]); }
 /* #### Code section: module_state_traverse_contents ### */
 /* CommonTypesMetaclass.module_state_traverse */
@@ -18857,7 +18863,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6Damage_2reason(CYTHON_UN
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":54
+/* "pyspark_jetstream/_decode.pyx":58
  * 
  * 
  * cdef inline uint64_t load64(const char* at) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -18869,7 +18875,7 @@ static CYTHON_INLINE uint64_t __pyx_f_17pyspark_jetstream_7_decode_load64(char c
   uint64_t __pyx_v_value;
   uint64_t __pyx_r;
 
-  /* "pyspark_jetstream/_decode.pyx":56
+  /* "pyspark_jetstream/_decode.pyx":60
  * cdef inline uint64_t load64(const char* at) noexcept nogil:
  *     cdef uint64_t value
  *     memcpy(&value, at, 8)             # <<<<<<<<<<<<<<
@@ -18878,7 +18884,7 @@ static CYTHON_INLINE uint64_t __pyx_f_17pyspark_jetstream_7_decode_load64(char c
 */
   (void)(memcpy((&__pyx_v_value), __pyx_v_at, 8));
 
-  /* "pyspark_jetstream/_decode.pyx":57
+  /* "pyspark_jetstream/_decode.pyx":61
  *     cdef uint64_t value
  *     memcpy(&value, at, 8)
  *     return value             # <<<<<<<<<<<<<<
@@ -18891,7 +18897,7 @@ static CYTHON_INLINE uint64_t __pyx_f_17pyspark_jetstream_7_decode_load64(char c
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":54
+  /* "pyspark_jetstream/_decode.pyx":58
  * 
  * 
  * cdef inline uint64_t load64(const char* at) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -18905,7 +18911,7 @@ static CYTHON_INLINE uint64_t __pyx_f_17pyspark_jetstream_7_decode_load64(char c
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":60
+/* "pyspark_jetstream/_decode.pyx":64
  * 
  * 
  * cdef inline uint32_t load32(const char* at) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -18917,7 +18923,7 @@ static CYTHON_INLINE uint32_t __pyx_f_17pyspark_jetstream_7_decode_load32(char c
   uint32_t __pyx_v_value;
   uint32_t __pyx_r;
 
-  /* "pyspark_jetstream/_decode.pyx":62
+  /* "pyspark_jetstream/_decode.pyx":66
  * cdef inline uint32_t load32(const char* at) noexcept nogil:
  *     cdef uint32_t value
  *     memcpy(&value, at, 4)             # <<<<<<<<<<<<<<
@@ -18926,7 +18932,7 @@ static CYTHON_INLINE uint32_t __pyx_f_17pyspark_jetstream_7_decode_load32(char c
 */
   (void)(memcpy((&__pyx_v_value), __pyx_v_at, 4));
 
-  /* "pyspark_jetstream/_decode.pyx":63
+  /* "pyspark_jetstream/_decode.pyx":67
  *     cdef uint32_t value
  *     memcpy(&value, at, 4)
  *     return value             # <<<<<<<<<<<<<<
@@ -18939,7 +18945,7 @@ static CYTHON_INLINE uint32_t __pyx_f_17pyspark_jetstream_7_decode_load32(char c
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":60
+  /* "pyspark_jetstream/_decode.pyx":64
  * 
  * 
  * cdef inline uint32_t load32(const char* at) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -18953,7 +18959,7 @@ static CYTHON_INLINE uint32_t __pyx_f_17pyspark_jetstream_7_decode_load32(char c
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":66
+/* "pyspark_jetstream/_decode.pyx":70
  * 
  * 
  * cdef inline uint16_t load16(const char* at) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -18965,7 +18971,7 @@ static CYTHON_INLINE uint16_t __pyx_f_17pyspark_jetstream_7_decode_load16(char c
   uint16_t __pyx_v_value;
   uint16_t __pyx_r;
 
-  /* "pyspark_jetstream/_decode.pyx":68
+  /* "pyspark_jetstream/_decode.pyx":72
  * cdef inline uint16_t load16(const char* at) noexcept nogil:
  *     cdef uint16_t value
  *     memcpy(&value, at, 2)             # <<<<<<<<<<<<<<
@@ -18974,7 +18980,7 @@ static CYTHON_INLINE uint16_t __pyx_f_17pyspark_jetstream_7_decode_load16(char c
 */
   (void)(memcpy((&__pyx_v_value), __pyx_v_at, 2));
 
-  /* "pyspark_jetstream/_decode.pyx":69
+  /* "pyspark_jetstream/_decode.pyx":73
  *     cdef uint16_t value
  *     memcpy(&value, at, 2)
  *     return value             # <<<<<<<<<<<<<<
@@ -18987,7 +18993,7 @@ static CYTHON_INLINE uint16_t __pyx_f_17pyspark_jetstream_7_decode_load16(char c
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":66
+  /* "pyspark_jetstream/_decode.pyx":70
  * 
  * 
  * cdef inline uint16_t load16(const char* at) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -19001,7 +19007,7 @@ static CYTHON_INLINE uint16_t __pyx_f_17pyspark_jetstream_7_decode_load16(char c
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":72
+/* "pyspark_jetstream/_decode.pyx":76
  * 
  * 
  * cdef uint32_t shape_of(const char* at, uint64_t room) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -19015,7 +19021,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
   int __pyx_t_1;
   int __pyx_t_2;
 
-  /* "pyspark_jetstream/_decode.pyx":75
+  /* "pyspark_jetstream/_decode.pyx":79
  *     """The record's size when its lengths fit each other and `room`, else 0."""
  *     cdef uint32_t size
  *     if room < RECORD_FIXED:             # <<<<<<<<<<<<<<
@@ -19027,7 +19033,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":76
+    /* "pyspark_jetstream/_decode.pyx":80
  *     cdef uint32_t size
  *     if room < RECORD_FIXED:
  *         return 0             # <<<<<<<<<<<<<<
@@ -19040,7 +19046,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":75
+    /* "pyspark_jetstream/_decode.pyx":79
  *     """The record's size when its lengths fit each other and `room`, else 0."""
  *     cdef uint32_t size
  *     if room < RECORD_FIXED:             # <<<<<<<<<<<<<<
@@ -19049,7 +19055,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":77
+  /* "pyspark_jetstream/_decode.pyx":81
  *     if room < RECORD_FIXED:
  *         return 0
  *     size = load32(at)             # <<<<<<<<<<<<<<
@@ -19058,7 +19064,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
 */
   __pyx_v_size = __pyx_f_17pyspark_jetstream_7_decode_load32(__pyx_v_at);
 
-  /* "pyspark_jetstream/_decode.pyx":78
+  /* "pyspark_jetstream/_decode.pyx":82
  *         return 0
  *     size = load32(at)
  *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:             # <<<<<<<<<<<<<<
@@ -19094,7 +19100,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":79
+    /* "pyspark_jetstream/_decode.pyx":83
  *     size = load32(at)
  *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:
  *         return 0             # <<<<<<<<<<<<<<
@@ -19107,7 +19113,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":78
+    /* "pyspark_jetstream/_decode.pyx":82
  *         return 0
  *     size = load32(at)
  *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:             # <<<<<<<<<<<<<<
@@ -19116,7 +19122,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":80
+  /* "pyspark_jetstream/_decode.pyx":84
  *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:
  *         return 0
  *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:             # <<<<<<<<<<<<<<
@@ -19142,7 +19148,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":81
+    /* "pyspark_jetstream/_decode.pyx":85
  *         return 0
  *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:
  *         return 0             # <<<<<<<<<<<<<<
@@ -19155,7 +19161,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":80
+    /* "pyspark_jetstream/_decode.pyx":84
  *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:
  *         return 0
  *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:             # <<<<<<<<<<<<<<
@@ -19164,7 +19170,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":82
+  /* "pyspark_jetstream/_decode.pyx":86
  *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:
  *         return 0
  *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:             # <<<<<<<<<<<<<<
@@ -19176,7 +19182,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":83
+    /* "pyspark_jetstream/_decode.pyx":87
  *         return 0
  *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:
  *         return 0             # <<<<<<<<<<<<<<
@@ -19189,7 +19195,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":82
+    /* "pyspark_jetstream/_decode.pyx":86
  *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:
  *         return 0
  *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:             # <<<<<<<<<<<<<<
@@ -19198,7 +19204,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":84
+  /* "pyspark_jetstream/_decode.pyx":88
  *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:
  *         return 0
  *     if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:             # <<<<<<<<<<<<<<
@@ -19224,7 +19230,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":85
+    /* "pyspark_jetstream/_decode.pyx":89
  *         return 0
  *     if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:
  *         return 0             # <<<<<<<<<<<<<<
@@ -19237,7 +19243,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":84
+    /* "pyspark_jetstream/_decode.pyx":88
  *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:
  *         return 0
  *     if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:             # <<<<<<<<<<<<<<
@@ -19246,7 +19252,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":86
+  /* "pyspark_jetstream/_decode.pyx":90
  *     if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:
  *         return 0
  *     return size             # <<<<<<<<<<<<<<
@@ -19259,7 +19265,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":72
+  /* "pyspark_jetstream/_decode.pyx":76
  * 
  * 
  * cdef uint32_t shape_of(const char* at, uint64_t room) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -19273,7 +19279,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":89
+/* "pyspark_jetstream/_decode.pyx":93
  * 
  * 
  * cdef uint32_t check(const char* at, uint64_t room, uint64_t salt) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -19287,7 +19293,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_check(char const *__pyx_v_a
   int __pyx_t_1;
   int __pyx_t_2;
 
-  /* "pyspark_jetstream/_decode.pyx":90
+  /* "pyspark_jetstream/_decode.pyx":94
  * 
  * cdef uint32_t check(const char* at, uint64_t room, uint64_t salt) noexcept nogil:
  *     cdef uint32_t size = shape_of(at, room)             # <<<<<<<<<<<<<<
@@ -19296,7 +19302,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_check(char const *__pyx_v_a
 */
   __pyx_v_size = __pyx_f_17pyspark_jetstream_7_decode_shape_of(__pyx_v_at, __pyx_v_room);
 
-  /* "pyspark_jetstream/_decode.pyx":91
+  /* "pyspark_jetstream/_decode.pyx":95
  * cdef uint32_t check(const char* at, uint64_t room, uint64_t salt) noexcept nogil:
  *     cdef uint32_t size = shape_of(at, room)
  *     if size and xxh64(at, size - 8, salt) != load64(at + size - 8):             # <<<<<<<<<<<<<<
@@ -19322,7 +19328,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_check(char const *__pyx_v_a
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":92
+    /* "pyspark_jetstream/_decode.pyx":96
  *     cdef uint32_t size = shape_of(at, room)
  *     if size and xxh64(at, size - 8, salt) != load64(at + size - 8):
  *         return 0             # <<<<<<<<<<<<<<
@@ -19335,7 +19341,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_check(char const *__pyx_v_a
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":91
+    /* "pyspark_jetstream/_decode.pyx":95
  * cdef uint32_t check(const char* at, uint64_t room, uint64_t salt) noexcept nogil:
  *     cdef uint32_t size = shape_of(at, room)
  *     if size and xxh64(at, size - 8, salt) != load64(at + size - 8):             # <<<<<<<<<<<<<<
@@ -19344,7 +19350,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_check(char const *__pyx_v_a
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":93
+  /* "pyspark_jetstream/_decode.pyx":97
  *     if size and xxh64(at, size - 8, salt) != load64(at + size - 8):
  *         return 0
  *     return size             # <<<<<<<<<<<<<<
@@ -19357,7 +19363,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_check(char const *__pyx_v_a
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":89
+  /* "pyspark_jetstream/_decode.pyx":93
  * 
  * 
  * cdef uint32_t check(const char* at, uint64_t room, uint64_t salt) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -19371,7 +19377,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_check(char const *__pyx_v_a
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":96
+/* "pyspark_jetstream/_decode.pyx":100
  * 
  * 
  * def checksum(data, seed: int = 0) -> int:             # <<<<<<<<<<<<<<
@@ -19420,47 +19426,47 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_data,&__pyx_mstate_global->__pyx_n_u_seed,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 96, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 100, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 96, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 100, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 96, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 100, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "checksum", 0) < (0)) __PYX_ERR(0, 96, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "checksum", 0) < (0)) __PYX_ERR(0, 100, __pyx_L3_error)
       if (!values[1]) values[1] = __Pyx_NewRef(((PyObject*)((PyObject*)__pyx_mstate_global->__pyx_int_0)));
       for (Py_ssize_t i = __pyx_nargs; i < 1; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("checksum", 0, 1, 2, i); __PYX_ERR(0, 96, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("checksum", 0, 1, 2, i); __PYX_ERR(0, 100, __pyx_L3_error) }
       }
     } else {
       switch (__pyx_nargs) {
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 96, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 100, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 96, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 100, __pyx_L3_error)
         break;
         default: goto __pyx_L5_argtuple_error;
       }
       if (!values[1]) values[1] = __Pyx_NewRef(((PyObject*)((PyObject*)__pyx_mstate_global->__pyx_int_0)));
     }
     __pyx_v_data = values[0];
-    if (__Pyx_PyInt_FromNumber(&values[1], "seed", 0) < (0)) __PYX_ERR(0, 96, __pyx_L3_error)
+    if (__Pyx_PyInt_FromNumber(&values[1], "seed", 0) < (0)) __PYX_ERR(0, 100, __pyx_L3_error)
     __pyx_v_seed = ((PyObject*)values[1]);
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("checksum", 0, 1, 2, __pyx_nargs); __PYX_ERR(0, 96, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("checksum", 0, 1, 2, __pyx_nargs); __PYX_ERR(0, 100, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -19471,7 +19477,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_seed), (&PyLong_Type), 0, "seed", 2))) __PYX_ERR(0, 96, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_seed), (&PyLong_Type), 0, "seed", 2))) __PYX_ERR(0, 100, __pyx_L1_error)
   __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_checksum(__pyx_self, __pyx_v_data, __pyx_v_seed);
 
   /* function exit code */
@@ -19507,19 +19513,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_checksum(CYTHON_UNUSED Py
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("checksum", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":98
+  /* "pyspark_jetstream/_decode.pyx":102
  * def checksum(data, seed: int = 0) -> int:
  *     """XXH64 of `data`."""
  *     cdef const unsigned char[:] view = data             # <<<<<<<<<<<<<<
  *     return xxh64(<const char*>&view[0] if len(view) else NULL, <size_t>len(view), <uint64_t>seed)
  * 
 */
-  __pyx_t_1 = __Pyx_PyObject_to_MemoryviewSlice_ds_unsigned_char__const__(__pyx_v_data, 0); if (unlikely(!__pyx_t_1.memview)) __PYX_ERR(0, 98, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_to_MemoryviewSlice_ds_unsigned_char__const__(__pyx_v_data, 0); if (unlikely(!__pyx_t_1.memview)) __PYX_ERR(0, 102, __pyx_L1_error)
   __pyx_v_view = __pyx_t_1;
   __pyx_t_1.memview = NULL;
   __pyx_t_1.data = NULL;
 
-  /* "pyspark_jetstream/_decode.pyx":99
+  /* "pyspark_jetstream/_decode.pyx":103
  *     """XXH64 of `data`."""
  *     cdef const unsigned char[:] view = data
  *     return xxh64(<const char*>&view[0] if len(view) else NULL, <size_t>len(view), <uint64_t>seed)             # <<<<<<<<<<<<<<
@@ -19540,13 +19546,13 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_checksum(CYTHON_UNUSED Py
   }
 
   __pyx_t_3 = __Pyx_MemoryView_Len(__pyx_v_view); 
-  __pyx_t_6 = __Pyx_PyLong_As_uint64_t(__pyx_v_seed); if (unlikely((__pyx_t_6 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 99, __pyx_L1_error)
-  __pyx_t_7 = __Pyx_PyLong_From_uint64_t(martlet_xxh64(__pyx_t_2, ((size_t)__pyx_t_3), ((uint64_t)__pyx_t_6))); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 99, __pyx_L1_error)
+  __pyx_t_6 = __Pyx_PyLong_As_uint64_t(__pyx_v_seed); if (unlikely((__pyx_t_6 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 103, __pyx_L1_error)
+  __pyx_t_7 = __Pyx_PyLong_From_uint64_t(martlet_xxh64(__pyx_t_2, ((size_t)__pyx_t_3), ((uint64_t)__pyx_t_6))); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 103, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_7);
 
 
 
-  if (__Pyx_PyInt_FromNumber(&__pyx_t_7, NULL, 0) < (0)) __PYX_ERR(0, 99, __pyx_L1_error)
+  if (__Pyx_PyInt_FromNumber(&__pyx_t_7, NULL, 0) < (0)) __PYX_ERR(0, 103, __pyx_L1_error)
   {
     PyObject *__pyx_temp;
     {
@@ -19558,7 +19564,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_checksum(CYTHON_UNUSED Py
   __pyx_t_7 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":96
+  /* "pyspark_jetstream/_decode.pyx":100
  * 
  * 
  * def checksum(data, seed: int = 0) -> int:             # <<<<<<<<<<<<<<
@@ -19579,7 +19585,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_checksum(CYTHON_UNUSED Py
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":108
+/* "pyspark_jetstream/_decode.pyx":112
  *     cdef size_t room
  * 
  *     def __dealloc__(self):             # <<<<<<<<<<<<<<
@@ -19602,7 +19608,7 @@ static void __pyx_pw_17pyspark_jetstream_7_decode_5Bytes_1__dealloc__(PyObject *
 
 static void __pyx_pf_17pyspark_jetstream_7_decode_5Bytes___dealloc__(struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *__pyx_v_self) {
 
-  /* "pyspark_jetstream/_decode.pyx":109
+  /* "pyspark_jetstream/_decode.pyx":113
  * 
  *     def __dealloc__(self):
  *         free(self.data)             # <<<<<<<<<<<<<<
@@ -19611,7 +19617,7 @@ static void __pyx_pf_17pyspark_jetstream_7_decode_5Bytes___dealloc__(struct __py
 */
   free(__pyx_v_self->data);
 
-  /* "pyspark_jetstream/_decode.pyx":108
+  /* "pyspark_jetstream/_decode.pyx":112
  *     cdef size_t room
  * 
  *     def __dealloc__(self):             # <<<<<<<<<<<<<<
@@ -19623,7 +19629,7 @@ static void __pyx_pf_17pyspark_jetstream_7_decode_5Bytes___dealloc__(struct __py
 
 }
 
-/* "pyspark_jetstream/_decode.pyx":111
+/* "pyspark_jetstream/_decode.pyx":115
  *         free(self.data)
  * 
  *     cdef char* extend(self, size_t size) except NULL:             # <<<<<<<<<<<<<<
@@ -19641,7 +19647,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":113
+  /* "pyspark_jetstream/_decode.pyx":117
  *     cdef char* extend(self, size_t size) except NULL:
  *         cdef char* grown
  *         cdef size_t room = self.room or 4096             # <<<<<<<<<<<<<<
@@ -19659,7 +19665,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
   __pyx_L3_bool_binop_done:;
   __pyx_v_room = __pyx_t_1;
 
-  /* "pyspark_jetstream/_decode.pyx":114
+  /* "pyspark_jetstream/_decode.pyx":118
  *         cdef char* grown
  *         cdef size_t room = self.room or 4096
  *         if self.used + size > self.room:             # <<<<<<<<<<<<<<
@@ -19671,7 +19677,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":115
+    /* "pyspark_jetstream/_decode.pyx":119
  *         cdef size_t room = self.room or 4096
  *         if self.used + size > self.room:
  *             while room < self.used + size:             # <<<<<<<<<<<<<<
@@ -19684,7 +19690,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
 
       if (!__pyx_t_2) break;
 
-      /* "pyspark_jetstream/_decode.pyx":116
+      /* "pyspark_jetstream/_decode.pyx":120
  *         if self.used + size > self.room:
  *             while room < self.used + size:
  *                 room *= 2             # <<<<<<<<<<<<<<
@@ -19694,7 +19700,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
       __pyx_v_room = (__pyx_v_room * 2);
     }
 
-    /* "pyspark_jetstream/_decode.pyx":117
+    /* "pyspark_jetstream/_decode.pyx":121
  *             while room < self.used + size:
  *                 room *= 2
  *             grown = <char*>realloc(self.data, room)             # <<<<<<<<<<<<<<
@@ -19703,7 +19709,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
 */
     __pyx_v_grown = ((char *)realloc(__pyx_v_self->data, __pyx_v_room));
 
-    /* "pyspark_jetstream/_decode.pyx":118
+    /* "pyspark_jetstream/_decode.pyx":122
  *                 room *= 2
  *             grown = <char*>realloc(self.data, room)
  *             if grown == NULL:             # <<<<<<<<<<<<<<
@@ -19715,16 +19721,16 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
     if (unlikely(__pyx_t_2)) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":119
+      /* "pyspark_jetstream/_decode.pyx":123
  *             grown = <char*>realloc(self.data, room)
  *             if grown == NULL:
  *                 raise MemoryError             # <<<<<<<<<<<<<<
  *             self.data = grown
  *             self.room = room
 */
-      PyErr_NoMemory(); __PYX_ERR(0, 119, __pyx_L1_error)
+      PyErr_NoMemory(); __PYX_ERR(0, 123, __pyx_L1_error)
 
-      /* "pyspark_jetstream/_decode.pyx":118
+      /* "pyspark_jetstream/_decode.pyx":122
  *                 room *= 2
  *             grown = <char*>realloc(self.data, room)
  *             if grown == NULL:             # <<<<<<<<<<<<<<
@@ -19733,7 +19739,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":120
+    /* "pyspark_jetstream/_decode.pyx":124
  *             if grown == NULL:
  *                 raise MemoryError
  *             self.data = grown             # <<<<<<<<<<<<<<
@@ -19742,7 +19748,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
 */
     __pyx_v_self->data = __pyx_v_grown;
 
-    /* "pyspark_jetstream/_decode.pyx":121
+    /* "pyspark_jetstream/_decode.pyx":125
  *                 raise MemoryError
  *             self.data = grown
  *             self.room = room             # <<<<<<<<<<<<<<
@@ -19751,7 +19757,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
 */
     __pyx_v_self->room = __pyx_v_room;
 
-    /* "pyspark_jetstream/_decode.pyx":114
+    /* "pyspark_jetstream/_decode.pyx":118
  *         cdef char* grown
  *         cdef size_t room = self.room or 4096
  *         if self.used + size > self.room:             # <<<<<<<<<<<<<<
@@ -19760,7 +19766,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":122
+  /* "pyspark_jetstream/_decode.pyx":126
  *             self.data = grown
  *             self.room = room
  *         self.used += size             # <<<<<<<<<<<<<<
@@ -19769,7 +19775,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
 */
   __pyx_v_self->used = (__pyx_v_self->used + __pyx_v_size);
 
-  /* "pyspark_jetstream/_decode.pyx":123
+  /* "pyspark_jetstream/_decode.pyx":127
  *             self.room = room
  *         self.used += size
  *         return self.data + self.used - size             # <<<<<<<<<<<<<<
@@ -19782,7 +19788,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":111
+  /* "pyspark_jetstream/_decode.pyx":115
  *         free(self.data)
  * 
  *     cdef char* extend(self, size_t size) except NULL:             # <<<<<<<<<<<<<<
@@ -19801,7 +19807,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":125
+/* "pyspark_jetstream/_decode.pyx":129
  *         return self.data + self.used - size
  * 
  *     cdef int add(self, const char* data, size_t size) except -1:             # <<<<<<<<<<<<<<
@@ -19817,7 +19823,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add(struct __pyx_obj_17py
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":126
+  /* "pyspark_jetstream/_decode.pyx":130
  * 
  *     cdef int add(self, const char* data, size_t size) except -1:
  *         if size:             # <<<<<<<<<<<<<<
@@ -19829,18 +19835,18 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add(struct __pyx_obj_17py
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":127
+    /* "pyspark_jetstream/_decode.pyx":131
  *     cdef int add(self, const char* data, size_t size) except -1:
  *         if size:
  *             memcpy(self.extend(size), data, size)             # <<<<<<<<<<<<<<
  *         return 0
  * 
 */
-    __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_self->__pyx_vtab)->extend(__pyx_v_self, __pyx_v_size); if (unlikely(__pyx_t_2 == ((void *)NULL))) __PYX_ERR(0, 127, __pyx_L1_error)
+    __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_self->__pyx_vtab)->extend(__pyx_v_self, __pyx_v_size); if (unlikely(__pyx_t_2 == ((void *)NULL))) __PYX_ERR(0, 131, __pyx_L1_error)
     (void)(memcpy(__pyx_t_2, __pyx_v_data, __pyx_v_size));
 
 
-    /* "pyspark_jetstream/_decode.pyx":126
+    /* "pyspark_jetstream/_decode.pyx":130
  * 
  *     cdef int add(self, const char* data, size_t size) except -1:
  *         if size:             # <<<<<<<<<<<<<<
@@ -19849,7 +19855,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add(struct __pyx_obj_17py
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":128
+  /* "pyspark_jetstream/_decode.pyx":132
  *         if size:
  *             memcpy(self.extend(size), data, size)
  *         return 0             # <<<<<<<<<<<<<<
@@ -19862,7 +19868,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add(struct __pyx_obj_17py
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":125
+  /* "pyspark_jetstream/_decode.pyx":129
  *         return self.data + self.used - size
  * 
  *     cdef int add(self, const char* data, size_t size) except -1:             # <<<<<<<<<<<<<<
@@ -19879,7 +19885,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add(struct __pyx_obj_17py
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":130
+/* "pyspark_jetstream/_decode.pyx":134
  *         return 0
  * 
  *     cdef int add32(self, uint64_t value) except -1:             # <<<<<<<<<<<<<<
@@ -19901,7 +19907,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add32(struct __pyx_obj_17
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("add32", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":131
+  /* "pyspark_jetstream/_decode.pyx":135
  * 
  *     cdef int add32(self, uint64_t value) except -1:
  *         cdef int32_t number = <int32_t>value             # <<<<<<<<<<<<<<
@@ -19910,7 +19916,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add32(struct __pyx_obj_17
 */
   __pyx_v_number = ((int32_t)__pyx_v_value);
 
-  /* "pyspark_jetstream/_decode.pyx":132
+  /* "pyspark_jetstream/_decode.pyx":136
  *     cdef int add32(self, uint64_t value) except -1:
  *         cdef int32_t number = <int32_t>value
  *         if value > 0x7FFFFFFF:             # <<<<<<<<<<<<<<
@@ -19922,7 +19928,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add32(struct __pyx_obj_17
   if (unlikely(__pyx_t_1)) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":133
+    /* "pyspark_jetstream/_decode.pyx":137
  *         cdef int32_t number = <int32_t>value
  *         if value > 0x7FFFFFFF:
  *             raise OverflowError("a batch with more than 2 GiB in one column")             # <<<<<<<<<<<<<<
@@ -19935,14 +19941,14 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add32(struct __pyx_obj_17
       PyObject *__pyx_callargs[2] = {__pyx_t_3, __pyx_mstate_global->__pyx_kp_u_a_batch_with_more_than_2_GiB_in};
       __pyx_t_2 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_OverflowError)), __pyx_callargs+__pyx_t_4, (2-__pyx_t_4) | (__pyx_t_4*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
-      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 133, __pyx_L1_error)
+      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 137, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_2);
     }
     __Pyx_Raise(__pyx_t_2, 0, 0, 0);
     __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-    __PYX_ERR(0, 133, __pyx_L1_error)
+    __PYX_ERR(0, 137, __pyx_L1_error)
 
-    /* "pyspark_jetstream/_decode.pyx":132
+    /* "pyspark_jetstream/_decode.pyx":136
  *     cdef int add32(self, uint64_t value) except -1:
  *         cdef int32_t number = <int32_t>value
  *         if value > 0x7FFFFFFF:             # <<<<<<<<<<<<<<
@@ -19951,18 +19957,18 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add32(struct __pyx_obj_17
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":134
+  /* "pyspark_jetstream/_decode.pyx":138
  *         if value > 0x7FFFFFFF:
  *             raise OverflowError("a batch with more than 2 GiB in one column")
  *         memcpy(self.extend(4), &number, 4)             # <<<<<<<<<<<<<<
  *         return 0
  * 
 */
-  __pyx_t_5 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_self->__pyx_vtab)->extend(__pyx_v_self, 4); if (unlikely(__pyx_t_5 == ((void *)NULL))) __PYX_ERR(0, 134, __pyx_L1_error)
+  __pyx_t_5 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_self->__pyx_vtab)->extend(__pyx_v_self, 4); if (unlikely(__pyx_t_5 == ((void *)NULL))) __PYX_ERR(0, 138, __pyx_L1_error)
   (void)(memcpy(__pyx_t_5, (&__pyx_v_number), 4));
 
 
-  /* "pyspark_jetstream/_decode.pyx":135
+  /* "pyspark_jetstream/_decode.pyx":139
  *             raise OverflowError("a batch with more than 2 GiB in one column")
  *         memcpy(self.extend(4), &number, 4)
  *         return 0             # <<<<<<<<<<<<<<
@@ -19975,7 +19981,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add32(struct __pyx_obj_17
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":130
+  /* "pyspark_jetstream/_decode.pyx":134
  *         return 0
  * 
  *     cdef int add32(self, uint64_t value) except -1:             # <<<<<<<<<<<<<<
@@ -19996,7 +20002,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add32(struct __pyx_obj_17
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":137
+/* "pyspark_jetstream/_decode.pyx":141
  *         return 0
  * 
  *     cdef bytes take(self):             # <<<<<<<<<<<<<<
@@ -20013,14 +20019,14 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_take(struct __pyx_o
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("take", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":138
+  /* "pyspark_jetstream/_decode.pyx":142
  * 
  *     cdef bytes take(self):
  *         return PyBytes_FromStringAndSize(self.data, self.used)             # <<<<<<<<<<<<<<
  * 
  * 
 */
-  __pyx_t_1 = PyBytes_FromStringAndSize(__pyx_v_self->data, __pyx_v_self->used); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 138, __pyx_L1_error)
+  __pyx_t_1 = PyBytes_FromStringAndSize(__pyx_v_self->data, __pyx_v_self->used); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 142, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   {
     PyObject *__pyx_temp;
@@ -20033,7 +20039,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_take(struct __pyx_o
   __pyx_t_1 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":137
+  /* "pyspark_jetstream/_decode.pyx":141
  *         return 0
  * 
  *     cdef bytes take(self):             # <<<<<<<<<<<<<<
@@ -20531,7 +20537,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_5Bytes_4__setstate_cython
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":141
+/* "pyspark_jetstream/_decode.pyx":145
  * 
  * 
  * cdef bint is_ascii(const char* at, size_t size) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -20546,7 +20552,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
 
 
 
-  /* "pyspark_jetstream/_decode.pyx":142
+  /* "pyspark_jetstream/_decode.pyx":146
  * 
  * cdef bint is_ascii(const char* at, size_t size) noexcept nogil:
  *     cdef uint64_t all_bits = 0             # <<<<<<<<<<<<<<
@@ -20555,7 +20561,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
 */
   __pyx_v_all_bits = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":143
+  /* "pyspark_jetstream/_decode.pyx":147
  * cdef bint is_ascii(const char* at, size_t size) noexcept nogil:
  *     cdef uint64_t all_bits = 0
  *     while size >= 8:             # <<<<<<<<<<<<<<
@@ -20568,7 +20574,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
 
     if (!__pyx_t_1) break;
 
-    /* "pyspark_jetstream/_decode.pyx":144
+    /* "pyspark_jetstream/_decode.pyx":148
  *     cdef uint64_t all_bits = 0
  *     while size >= 8:
  *         all_bits |= load64(at)             # <<<<<<<<<<<<<<
@@ -20577,7 +20583,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
 */
     __pyx_v_all_bits = (__pyx_v_all_bits | __pyx_f_17pyspark_jetstream_7_decode_load64(__pyx_v_at));
 
-    /* "pyspark_jetstream/_decode.pyx":145
+    /* "pyspark_jetstream/_decode.pyx":149
  *     while size >= 8:
  *         all_bits |= load64(at)
  *         at += 8             # <<<<<<<<<<<<<<
@@ -20586,7 +20592,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
 */
     __pyx_v_at = (__pyx_v_at + 8);
 
-    /* "pyspark_jetstream/_decode.pyx":146
+    /* "pyspark_jetstream/_decode.pyx":150
  *         all_bits |= load64(at)
  *         at += 8
  *         size -= 8             # <<<<<<<<<<<<<<
@@ -20596,7 +20602,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
     __pyx_v_size = (__pyx_v_size - 8);
   }
 
-  /* "pyspark_jetstream/_decode.pyx":147
+  /* "pyspark_jetstream/_decode.pyx":151
  *         at += 8
  *         size -= 8
  *     while size:             # <<<<<<<<<<<<<<
@@ -20609,7 +20615,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
 
     if (!__pyx_t_1) break;
 
-    /* "pyspark_jetstream/_decode.pyx":148
+    /* "pyspark_jetstream/_decode.pyx":152
  *         size -= 8
  *     while size:
  *         all_bits |= <uint8_t>at[0]             # <<<<<<<<<<<<<<
@@ -20618,7 +20624,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
 */
     __pyx_v_all_bits = (__pyx_v_all_bits | ((uint8_t)(__pyx_v_at[0])));
 
-    /* "pyspark_jetstream/_decode.pyx":149
+    /* "pyspark_jetstream/_decode.pyx":153
  *     while size:
  *         all_bits |= <uint8_t>at[0]
  *         at += 1             # <<<<<<<<<<<<<<
@@ -20627,7 +20633,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
 */
     __pyx_v_at = (__pyx_v_at + 1);
 
-    /* "pyspark_jetstream/_decode.pyx":150
+    /* "pyspark_jetstream/_decode.pyx":154
  *         all_bits |= <uint8_t>at[0]
  *         at += 1
  *         size -= 1             # <<<<<<<<<<<<<<
@@ -20637,7 +20643,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
     __pyx_v_size = (__pyx_v_size - 1);
   }
 
-  /* "pyspark_jetstream/_decode.pyx":151
+  /* "pyspark_jetstream/_decode.pyx":155
  *         at += 1
  *         size -= 1
  *     return all_bits & <uint64_t>0x8080808080808080 == 0             # <<<<<<<<<<<<<<
@@ -20650,7 +20656,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":141
+  /* "pyspark_jetstream/_decode.pyx":145
  * 
  * 
  * cdef bint is_ascii(const char* at, size_t size) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -20666,7 +20672,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":154
+/* "pyspark_jetstream/_decode.pyx":158
  * 
  * 
  * cdef int add_text(Bytes out, const char* at, size_t size) except -1:             # <<<<<<<<<<<<<<
@@ -20688,7 +20694,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_text(struct __pyx_obj_17pysp
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("add_text", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":157
+  /* "pyspark_jetstream/_decode.pyx":161
  *     """Text of the wire: what is not UTF-8 gets U+FFFD, for Arrow promises UTF-8 to its readers."""
  *     cdef bytes text
  *     if is_ascii(at, size):             # <<<<<<<<<<<<<<
@@ -20700,20 +20706,20 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_text(struct __pyx_obj_17pysp
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":158
+    /* "pyspark_jetstream/_decode.pyx":162
  *     cdef bytes text
  *     if is_ascii(at, size):
  *         return out.add(at, size)             # <<<<<<<<<<<<<<
  *     text = at[:size].decode("utf-8", "replace").encode()
  *     return out.add(PyBytes_AS_STRING(text), len(text))
 */
-    __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->add(__pyx_v_out, __pyx_v_at, __pyx_v_size); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 158, __pyx_L1_error)
+    __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->add(__pyx_v_out, __pyx_v_at, __pyx_v_size); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 162, __pyx_L1_error)
     {
       __pyx_r = __pyx_t_2;
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":157
+    /* "pyspark_jetstream/_decode.pyx":161
  *     """Text of the wire: what is not UTF-8 gets U+FFFD, for Arrow promises UTF-8 to its readers."""
  *     cdef bytes text
  *     if is_ascii(at, size):             # <<<<<<<<<<<<<<
@@ -20722,37 +20728,37 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_text(struct __pyx_obj_17pysp
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":159
+  /* "pyspark_jetstream/_decode.pyx":163
  *     if is_ascii(at, size):
  *         return out.add(at, size)
  *     text = at[:size].decode("utf-8", "replace").encode()             # <<<<<<<<<<<<<<
  *     return out.add(PyBytes_AS_STRING(text), len(text))
  * 
 */
-  __pyx_t_3 = __Pyx_decode_c_string(__pyx_v_at, 0, __pyx_v_size, NULL, __pyx_k_replace, PyUnicode_DecodeUTF8); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 159, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_decode_c_string(__pyx_v_at, 0, __pyx_v_size, NULL, __pyx_k_replace, PyUnicode_DecodeUTF8); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 163, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_3);
-  __pyx_t_4 = PyUnicode_AsEncodedString(((PyObject*)__pyx_t_3), NULL, NULL); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 159, __pyx_L1_error)
+  __pyx_t_4 = PyUnicode_AsEncodedString(((PyObject*)__pyx_t_3), NULL, NULL); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 163, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
   __pyx_v_text = ((PyObject*)__pyx_t_4);
   __pyx_t_4 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":160
+  /* "pyspark_jetstream/_decode.pyx":164
  *         return out.add(at, size)
  *     text = at[:size].decode("utf-8", "replace").encode()
  *     return out.add(PyBytes_AS_STRING(text), len(text))             # <<<<<<<<<<<<<<
  * 
  * 
 */
-  __pyx_t_5 = __Pyx_PyBytes_GET_SIZE(__pyx_v_text); if (unlikely(__pyx_t_5 == ((Py_ssize_t)-1))) __PYX_ERR(0, 160, __pyx_L1_error)
-  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->add(__pyx_v_out, PyBytes_AS_STRING(__pyx_v_text), __pyx_t_5); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 160, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyBytes_GET_SIZE(__pyx_v_text); if (unlikely(__pyx_t_5 == ((Py_ssize_t)-1))) __PYX_ERR(0, 164, __pyx_L1_error)
+  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->add(__pyx_v_out, PyBytes_AS_STRING(__pyx_v_text), __pyx_t_5); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 164, __pyx_L1_error)
 
   {
     __pyx_r = __pyx_t_2;
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":154
+  /* "pyspark_jetstream/_decode.pyx":158
  * 
  * 
  * cdef int add_text(Bytes out, const char* at, size_t size) except -1:             # <<<<<<<<<<<<<<
@@ -20773,7 +20779,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_text(struct __pyx_obj_17pysp
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":176
+/* "pyspark_jetstream/_decode.pyx":180
  *     cdef size_t room
  * 
  *     def __dealloc__(self):             # <<<<<<<<<<<<<<
@@ -20796,7 +20802,7 @@ static void __pyx_pw_17pyspark_jetstream_7_decode_9FieldList_1__dealloc__(PyObje
 
 static void __pyx_pf_17pyspark_jetstream_7_decode_9FieldList___dealloc__(struct __pyx_obj_17pyspark_jetstream_7_decode_FieldList *__pyx_v_self) {
 
-  /* "pyspark_jetstream/_decode.pyx":177
+  /* "pyspark_jetstream/_decode.pyx":181
  * 
  *     def __dealloc__(self):
  *         free(self.items)             # <<<<<<<<<<<<<<
@@ -20805,7 +20811,7 @@ static void __pyx_pf_17pyspark_jetstream_7_decode_9FieldList___dealloc__(struct 
 */
   free(__pyx_v_self->items);
 
-  /* "pyspark_jetstream/_decode.pyx":176
+  /* "pyspark_jetstream/_decode.pyx":180
  *     cdef size_t room
  * 
  *     def __dealloc__(self):             # <<<<<<<<<<<<<<
@@ -20817,7 +20823,7 @@ static void __pyx_pf_17pyspark_jetstream_7_decode_9FieldList___dealloc__(struct 
 
 }
 
-/* "pyspark_jetstream/_decode.pyx":179
+/* "pyspark_jetstream/_decode.pyx":183
  *         free(self.items)
  * 
  *     cdef int parse(self, const char* at, size_t size) except -1:             # <<<<<<<<<<<<<<
@@ -20839,7 +20845,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
   int __pyx_clineno = 0;
 
 
-  /* "pyspark_jetstream/_decode.pyx":181
+  /* "pyspark_jetstream/_decode.pyx":185
  *     cdef int parse(self, const char* at, size_t size) except -1:
  *         """Behind the status line, `key:value` up to each line's end; blanks around values go."""
  *         cdef const char* end = at + size             # <<<<<<<<<<<<<<
@@ -20848,7 +20854,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 */
   __pyx_v_end = (__pyx_v_at + __pyx_v_size);
 
-  /* "pyspark_jetstream/_decode.pyx":184
+  /* "pyspark_jetstream/_decode.pyx":188
  *         cdef const char* line_end
  *         cdef const char* colon
  *         cdef bint first = True             # <<<<<<<<<<<<<<
@@ -20857,7 +20863,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 */
   __pyx_v_first = 1;
 
-  /* "pyspark_jetstream/_decode.pyx":185
+  /* "pyspark_jetstream/_decode.pyx":189
  *         cdef const char* colon
  *         cdef bint first = True
  *         self.count = 0             # <<<<<<<<<<<<<<
@@ -20866,7 +20872,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 */
   __pyx_v_self->count = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":186
+  /* "pyspark_jetstream/_decode.pyx":190
  *         cdef bint first = True
  *         self.count = 0
  *         while at < end:             # <<<<<<<<<<<<<<
@@ -20879,7 +20885,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 
     if (!__pyx_t_1) break;
 
-    /* "pyspark_jetstream/_decode.pyx":187
+    /* "pyspark_jetstream/_decode.pyx":191
  *         self.count = 0
  *         while at < end:
  *             line_end = at             # <<<<<<<<<<<<<<
@@ -20888,7 +20894,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 */
     __pyx_v_line_end = __pyx_v_at;
 
-    /* "pyspark_jetstream/_decode.pyx":188
+    /* "pyspark_jetstream/_decode.pyx":192
  *         while at < end:
  *             line_end = at
  *             while line_end < end and line_end[0] != 13 and line_end[0] != 10:             # <<<<<<<<<<<<<<
@@ -20925,7 +20931,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 
       if (!__pyx_t_1) break;
 
-      /* "pyspark_jetstream/_decode.pyx":189
+      /* "pyspark_jetstream/_decode.pyx":193
  *             line_end = at
  *             while line_end < end and line_end[0] != 13 and line_end[0] != 10:
  *                 line_end += 1             # <<<<<<<<<<<<<<
@@ -20935,7 +20941,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
       __pyx_v_line_end = (__pyx_v_line_end + 1);
     }
 
-    /* "pyspark_jetstream/_decode.pyx":190
+    /* "pyspark_jetstream/_decode.pyx":194
  *             while line_end < end and line_end[0] != 13 and line_end[0] != 10:
  *                 line_end += 1
  *             if not first and line_end > at:             # <<<<<<<<<<<<<<
@@ -20961,7 +20967,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
     if (__pyx_t_1) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":191
+      /* "pyspark_jetstream/_decode.pyx":195
  *                 line_end += 1
  *             if not first and line_end > at:
  *                 colon = at             # <<<<<<<<<<<<<<
@@ -20970,7 +20976,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 */
       __pyx_v_colon = __pyx_v_at;
 
-      /* "pyspark_jetstream/_decode.pyx":192
+      /* "pyspark_jetstream/_decode.pyx":196
  *             if not first and line_end > at:
  *                 colon = at
  *                 while colon < line_end and colon[0] != 58:             # <<<<<<<<<<<<<<
@@ -20997,7 +21003,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 
         if (!__pyx_t_1) break;
 
-        /* "pyspark_jetstream/_decode.pyx":193
+        /* "pyspark_jetstream/_decode.pyx":197
  *                 colon = at
  *                 while colon < line_end and colon[0] != 58:
  *                     colon += 1             # <<<<<<<<<<<<<<
@@ -21007,7 +21013,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
         __pyx_v_colon = (__pyx_v_colon + 1);
       }
 
-      /* "pyspark_jetstream/_decode.pyx":194
+      /* "pyspark_jetstream/_decode.pyx":198
  *                 while colon < line_end and colon[0] != 58:
  *                     colon += 1
  *                 if colon < line_end:             # <<<<<<<<<<<<<<
@@ -21019,17 +21025,17 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
       if (__pyx_t_1) {
 
 
-        /* "pyspark_jetstream/_decode.pyx":195
+        /* "pyspark_jetstream/_decode.pyx":199
  *                     colon += 1
  *                 if colon < line_end:
  *                     self.add(at, colon, line_end)             # <<<<<<<<<<<<<<
  *             first = False
  *             at = line_end
 */
-        __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_FieldList *)__pyx_v_self->__pyx_vtab)->add(__pyx_v_self, __pyx_v_at, __pyx_v_colon, __pyx_v_line_end); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(0, 195, __pyx_L1_error)
+        __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_FieldList *)__pyx_v_self->__pyx_vtab)->add(__pyx_v_self, __pyx_v_at, __pyx_v_colon, __pyx_v_line_end); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(0, 199, __pyx_L1_error)
 
 
-        /* "pyspark_jetstream/_decode.pyx":194
+        /* "pyspark_jetstream/_decode.pyx":198
  *                 while colon < line_end and colon[0] != 58:
  *                     colon += 1
  *                 if colon < line_end:             # <<<<<<<<<<<<<<
@@ -21038,7 +21044,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 */
       }
 
-      /* "pyspark_jetstream/_decode.pyx":190
+      /* "pyspark_jetstream/_decode.pyx":194
  *             while line_end < end and line_end[0] != 13 and line_end[0] != 10:
  *                 line_end += 1
  *             if not first and line_end > at:             # <<<<<<<<<<<<<<
@@ -21047,7 +21053,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":196
+    /* "pyspark_jetstream/_decode.pyx":200
  *                 if colon < line_end:
  *                     self.add(at, colon, line_end)
  *             first = False             # <<<<<<<<<<<<<<
@@ -21056,7 +21062,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 */
     __pyx_v_first = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":197
+    /* "pyspark_jetstream/_decode.pyx":201
  *                     self.add(at, colon, line_end)
  *             first = False
  *             at = line_end             # <<<<<<<<<<<<<<
@@ -21065,7 +21071,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 */
     __pyx_v_at = __pyx_v_line_end;
 
-    /* "pyspark_jetstream/_decode.pyx":198
+    /* "pyspark_jetstream/_decode.pyx":202
  *             first = False
  *             at = line_end
  *             while at < end and (at[0] == 13 or at[0] == 10):             # <<<<<<<<<<<<<<
@@ -21102,7 +21108,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 
       if (!__pyx_t_1) break;
 
-      /* "pyspark_jetstream/_decode.pyx":199
+      /* "pyspark_jetstream/_decode.pyx":203
  *             at = line_end
  *             while at < end and (at[0] == 13 or at[0] == 10):
  *                 at += 1             # <<<<<<<<<<<<<<
@@ -21113,7 +21119,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
     }
   }
 
-  /* "pyspark_jetstream/_decode.pyx":200
+  /* "pyspark_jetstream/_decode.pyx":204
  *             while at < end and (at[0] == 13 or at[0] == 10):
  *                 at += 1
  *         return 0             # <<<<<<<<<<<<<<
@@ -21126,7 +21132,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":179
+  /* "pyspark_jetstream/_decode.pyx":183
  *         free(self.items)
  * 
  *     cdef int parse(self, const char* at, size_t size) except -1:             # <<<<<<<<<<<<<<
@@ -21148,7 +21154,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":202
+/* "pyspark_jetstream/_decode.pyx":206
  *         return 0
  * 
  *     cdef int add(self, const char* key, const char* colon, const char* end) except -1:             # <<<<<<<<<<<<<<
@@ -21170,7 +21176,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
   int __pyx_clineno = 0;
 
 
-  /* "pyspark_jetstream/_decode.pyx":204
+  /* "pyspark_jetstream/_decode.pyx":208
  *     cdef int add(self, const char* key, const char* colon, const char* end) except -1:
  *         cdef Field* grown
  *         cdef const char* value = colon + 1             # <<<<<<<<<<<<<<
@@ -21179,7 +21185,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 */
   __pyx_v_value = (__pyx_v_colon + 1);
 
-  /* "pyspark_jetstream/_decode.pyx":205
+  /* "pyspark_jetstream/_decode.pyx":209
  *         cdef Field* grown
  *         cdef const char* value = colon + 1
  *         while value < end and (value[0] == 32 or value[0] == 9):             # <<<<<<<<<<<<<<
@@ -21216,7 +21222,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 
     if (!__pyx_t_1) break;
 
-    /* "pyspark_jetstream/_decode.pyx":206
+    /* "pyspark_jetstream/_decode.pyx":210
  *         cdef const char* value = colon + 1
  *         while value < end and (value[0] == 32 or value[0] == 9):
  *             value += 1             # <<<<<<<<<<<<<<
@@ -21226,7 +21232,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
     __pyx_v_value = (__pyx_v_value + 1);
   }
 
-  /* "pyspark_jetstream/_decode.pyx":207
+  /* "pyspark_jetstream/_decode.pyx":211
  *         while value < end and (value[0] == 32 or value[0] == 9):
  *             value += 1
  *         while end > value and ((end - 1)[0] == 32 or (end - 1)[0] == 9):             # <<<<<<<<<<<<<<
@@ -21263,7 +21269,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 
     if (!__pyx_t_1) break;
 
-    /* "pyspark_jetstream/_decode.pyx":208
+    /* "pyspark_jetstream/_decode.pyx":212
  *             value += 1
  *         while end > value and ((end - 1)[0] == 32 or (end - 1)[0] == 9):
  *             end -= 1             # <<<<<<<<<<<<<<
@@ -21273,7 +21279,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
     __pyx_v_end = (__pyx_v_end - 1);
   }
 
-  /* "pyspark_jetstream/_decode.pyx":209
+  /* "pyspark_jetstream/_decode.pyx":213
  *         while end > value and ((end - 1)[0] == 32 or (end - 1)[0] == 9):
  *             end -= 1
  *         if self.count == self.room:             # <<<<<<<<<<<<<<
@@ -21285,7 +21291,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":210
+    /* "pyspark_jetstream/_decode.pyx":214
  *             end -= 1
  *         if self.count == self.room:
  *             self.room = self.room * 2 or 16             # <<<<<<<<<<<<<<
@@ -21307,7 +21313,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
     __pyx_L14_bool_binop_done:;
     __pyx_v_self->room = __pyx_t_3;
 
-    /* "pyspark_jetstream/_decode.pyx":211
+    /* "pyspark_jetstream/_decode.pyx":215
  *         if self.count == self.room:
  *             self.room = self.room * 2 or 16
  *             grown = <Field*>realloc(self.items, self.room * sizeof(Field))             # <<<<<<<<<<<<<<
@@ -21316,7 +21322,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 */
     __pyx_v_grown = ((struct __pyx_t_17pyspark_jetstream_7_decode_Field *)realloc(__pyx_v_self->items, (__pyx_v_self->room * (sizeof(struct __pyx_t_17pyspark_jetstream_7_decode_Field)))));
 
-    /* "pyspark_jetstream/_decode.pyx":212
+    /* "pyspark_jetstream/_decode.pyx":216
  *             self.room = self.room * 2 or 16
  *             grown = <Field*>realloc(self.items, self.room * sizeof(Field))
  *             if grown == NULL:             # <<<<<<<<<<<<<<
@@ -21328,16 +21334,16 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
     if (unlikely(__pyx_t_1)) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":213
+      /* "pyspark_jetstream/_decode.pyx":217
  *             grown = <Field*>realloc(self.items, self.room * sizeof(Field))
  *             if grown == NULL:
  *                 raise MemoryError             # <<<<<<<<<<<<<<
  *             self.items = grown
  *         self.items[self.count] = Field(key, value, <uint32_t>(colon - key), <uint32_t>(end - value))
 */
-      PyErr_NoMemory(); __PYX_ERR(0, 213, __pyx_L1_error)
+      PyErr_NoMemory(); __PYX_ERR(0, 217, __pyx_L1_error)
 
-      /* "pyspark_jetstream/_decode.pyx":212
+      /* "pyspark_jetstream/_decode.pyx":216
  *             self.room = self.room * 2 or 16
  *             grown = <Field*>realloc(self.items, self.room * sizeof(Field))
  *             if grown == NULL:             # <<<<<<<<<<<<<<
@@ -21346,7 +21352,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":214
+    /* "pyspark_jetstream/_decode.pyx":218
  *             if grown == NULL:
  *                 raise MemoryError
  *             self.items = grown             # <<<<<<<<<<<<<<
@@ -21355,7 +21361,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 */
     __pyx_v_self->items = __pyx_v_grown;
 
-    /* "pyspark_jetstream/_decode.pyx":209
+    /* "pyspark_jetstream/_decode.pyx":213
  *         while end > value and ((end - 1)[0] == 32 or (end - 1)[0] == 9):
  *             end -= 1
  *         if self.count == self.room:             # <<<<<<<<<<<<<<
@@ -21364,7 +21370,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":215
+  /* "pyspark_jetstream/_decode.pyx":219
  *                 raise MemoryError
  *             self.items = grown
  *         self.items[self.count] = Field(key, value, <uint32_t>(colon - key), <uint32_t>(end - value))             # <<<<<<<<<<<<<<
@@ -21378,7 +21384,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
   (__pyx_v_self->items[__pyx_v_self->count]) = __pyx_t_5;
 
 
-  /* "pyspark_jetstream/_decode.pyx":216
+  /* "pyspark_jetstream/_decode.pyx":220
  *             self.items = grown
  *         self.items[self.count] = Field(key, value, <uint32_t>(colon - key), <uint32_t>(end - value))
  *         self.count += 1             # <<<<<<<<<<<<<<
@@ -21387,7 +21393,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 */
   __pyx_v_self->count = (__pyx_v_self->count + 1);
 
-  /* "pyspark_jetstream/_decode.pyx":217
+  /* "pyspark_jetstream/_decode.pyx":221
  *         self.items[self.count] = Field(key, value, <uint32_t>(colon - key), <uint32_t>(end - value))
  *         self.count += 1
  *         return 0             # <<<<<<<<<<<<<<
@@ -21400,7 +21406,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":202
+  /* "pyspark_jetstream/_decode.pyx":206
  *         return 0
  * 
  *     cdef int add(self, const char* key, const char* colon, const char* end) except -1:             # <<<<<<<<<<<<<<
@@ -21624,7 +21630,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_9FieldList_4__setstate_cy
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":220
+/* "pyspark_jetstream/_decode.pyx":224
  * 
  * 
  * cdef inline bint same_key(const Field* one, const Field* other) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -21637,7 +21643,7 @@ static CYTHON_INLINE int __pyx_f_17pyspark_jetstream_7_decode_same_key(struct __
   int __pyx_t_1;
   int __pyx_t_2;
 
-  /* "pyspark_jetstream/_decode.pyx":221
+  /* "pyspark_jetstream/_decode.pyx":225
  * 
  * cdef inline bint same_key(const Field* one, const Field* other) noexcept nogil:
  *     return one.key_size == other.key_size and memcmp(one.key, other.key, one.key_size) == 0             # <<<<<<<<<<<<<<
@@ -21665,7 +21671,7 @@ static CYTHON_INLINE int __pyx_f_17pyspark_jetstream_7_decode_same_key(struct __
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":220
+  /* "pyspark_jetstream/_decode.pyx":224
  * 
  * 
  * cdef inline bint same_key(const Field* one, const Field* other) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -21678,10 +21684,10 @@ static CYTHON_INLINE int __pyx_f_17pyspark_jetstream_7_decode_same_key(struct __
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":255
+/* "pyspark_jetstream/_decode.pyx":259
  *     cdef uint8_t* row_dead
  * 
- *     def __cinit__(self, bytes data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,             # <<<<<<<<<<<<<<
+ *     def __cinit__(self, const unsigned char[::1] data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,             # <<<<<<<<<<<<<<
  *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
  *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
 */
@@ -21701,7 +21707,7 @@ PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
 PyObject *__pyx_args, PyObject *__pyx_kwds
 #endif
 ) {
-  PyObject *__pyx_v_data = 0;
+  __Pyx_memviewslice __pyx_v_data = { 0, 0, { 0 }, { 0 }, { 0 } };
   uint64_t __pyx_v_salt;
   uint64_t __pyx_v_base;
   size_t __pyx_v_end;
@@ -21738,26 +21744,26 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_data,&__pyx_mstate_global->__pyx_n_u_salt,&__pyx_mstate_global->__pyx_n_u_base,&__pyx_mstate_global->__pyx_n_u_end,&__pyx_mstate_global->__pyx_n_u_first,&__pyx_mstate_global->__pyx_n_u_last,&__pyx_mstate_global->__pyx_n_u_low_ns,&__pyx_mstate_global->__pyx_n_u_high_ns,&__pyx_mstate_global->__pyx_n_u_dead,&__pyx_mstate_global->__pyx_n_u_accepts,&__pyx_mstate_global->__pyx_n_u_columns,&__pyx_mstate_global->__pyx_n_u_batch_bytes,&__pyx_mstate_global->__pyx_n_u_tolerant,&__pyx_mstate_global->__pyx_n_u_show_dead,&__pyx_mstate_global->__pyx_n_u_known,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL_TPNEW(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 255, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 259, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 255, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 259, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 255, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 259, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "__cinit__", 0) < (0)) __PYX_ERR(0, 255, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "__cinit__", 0) < (0)) __PYX_ERR(0, 259, __pyx_L3_error)
       if (!values[8]) values[8] = __Pyx_NewRef(((PyObject*)__pyx_mstate_global->__pyx_kp_b__5));
 
-      /* "pyspark_jetstream/_decode.pyx":257
- *     def __cinit__(self, bytes data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
+      /* "pyspark_jetstream/_decode.pyx":261
+ *     def __cinit__(self, const unsigned char[::1] data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
  *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
  *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,             # <<<<<<<<<<<<<<
  *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):
@@ -21765,28 +21771,28 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
 */
       if (!values[9]) values[9] = __Pyx_NewRef(((PyObject *)Py_None));
 
-      /* "pyspark_jetstream/_decode.pyx":258
+      /* "pyspark_jetstream/_decode.pyx":262
  *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
  *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
  *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):             # <<<<<<<<<<<<<<
  *         self.data = data
- *         self.start = PyBytes_AS_STRING(data)
+ *         self.start = <const char*>&data[0] if len(data) else NULL
 */
       if (!values[14]) values[14] = __Pyx_NewRef(((PyObject *)Py_None));
       for (Py_ssize_t i = __pyx_nargs; i < 2; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("__cinit__", 1, 2, 2, i); __PYX_ERR(0, 255, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("__cinit__", 1, 2, 2, i); __PYX_ERR(0, 259, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 2)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 255, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 259, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 255, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 259, __pyx_L3_error)
       if (!values[8]) values[8] = __Pyx_NewRef(((PyObject*)__pyx_mstate_global->__pyx_kp_b__5));
 
-      /* "pyspark_jetstream/_decode.pyx":257
- *     def __cinit__(self, bytes data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
+      /* "pyspark_jetstream/_decode.pyx":261
+ *     def __cinit__(self, const unsigned char[::1] data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
  *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
  *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,             # <<<<<<<<<<<<<<
  *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):
@@ -21794,66 +21800,66 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
 */
       if (!values[9]) values[9] = __Pyx_NewRef(((PyObject *)Py_None));
 
-      /* "pyspark_jetstream/_decode.pyx":258
+      /* "pyspark_jetstream/_decode.pyx":262
  *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
  *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
  *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):             # <<<<<<<<<<<<<<
  *         self.data = data
- *         self.start = PyBytes_AS_STRING(data)
+ *         self.start = <const char*>&data[0] if len(data) else NULL
 */
       if (!values[14]) values[14] = __Pyx_NewRef(((PyObject *)Py_None));
     }
-    __pyx_v_data = ((PyObject*)values[0]);
-    __pyx_v_salt = __Pyx_PyLong_As_uint64_t(values[1]); if (unlikely((__pyx_v_salt == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 255, __pyx_L3_error)
+    __pyx_v_data = __Pyx_PyObject_to_MemoryviewSlice_dc_unsigned_char__const__(values[0], 0); if (unlikely(!__pyx_v_data.memview)) __PYX_ERR(0, 259, __pyx_L3_error)
+    __pyx_v_salt = __Pyx_PyLong_As_uint64_t(values[1]); if (unlikely((__pyx_v_salt == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 259, __pyx_L3_error)
     if (values[2]) {
-      __pyx_v_base = __Pyx_PyLong_As_uint64_t(values[2]); if (unlikely((__pyx_v_base == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 255, __pyx_L3_error)
+      __pyx_v_base = __Pyx_PyLong_As_uint64_t(values[2]); if (unlikely((__pyx_v_base == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 259, __pyx_L3_error)
     } else {
       __pyx_v_base = ((uint64_t)64);
     }
     if (values[3]) {
-      __pyx_v_end = __Pyx_PyLong_As_size_t(values[3]); if (unlikely((__pyx_v_end == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 255, __pyx_L3_error)
+      __pyx_v_end = __Pyx_PyLong_As_size_t(values[3]); if (unlikely((__pyx_v_end == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 259, __pyx_L3_error)
     } else {
       __pyx_v_end = ((size_t)0);
     }
     if (values[4]) {
-      __pyx_v_first = __Pyx_PyLong_As_uint64_t(values[4]); if (unlikely((__pyx_v_first == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 255, __pyx_L3_error)
+      __pyx_v_first = __Pyx_PyLong_As_uint64_t(values[4]); if (unlikely((__pyx_v_first == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 259, __pyx_L3_error)
     } else {
       __pyx_v_first = ((uint64_t)0);
     }
     if (values[5]) {
-      __pyx_v_last = __Pyx_PyLong_As_uint64_t(values[5]); if (unlikely((__pyx_v_last == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 256, __pyx_L3_error)
+      __pyx_v_last = __Pyx_PyLong_As_uint64_t(values[5]); if (unlikely((__pyx_v_last == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 260, __pyx_L3_error)
     } else {
       __pyx_v_last = ((uint64_t)0xFFFFFFFFFFFFFFFF);
     }
     if (values[6]) {
-      __pyx_v_low_ns = __Pyx_PyLong_As_int64_t(values[6]); if (unlikely((__pyx_v_low_ns == ((int64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 256, __pyx_L3_error)
+      __pyx_v_low_ns = __Pyx_PyLong_As_int64_t(values[6]); if (unlikely((__pyx_v_low_ns == ((int64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 260, __pyx_L3_error)
     } else {
       __pyx_v_low_ns = __pyx_mstate_global->__pyx_k__6;
     }
     if (values[7]) {
-      __pyx_v_high_ns = __Pyx_PyLong_As_int64_t(values[7]); if (unlikely((__pyx_v_high_ns == ((int64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 257, __pyx_L3_error)
+      __pyx_v_high_ns = __Pyx_PyLong_As_int64_t(values[7]); if (unlikely((__pyx_v_high_ns == ((int64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 261, __pyx_L3_error)
     } else {
       __pyx_v_high_ns = __pyx_mstate_global->__pyx_k__7;
     }
     __pyx_v_dead = ((PyObject*)values[8]);
     __pyx_v_accepts = values[9];
     if (values[10]) {
-      __pyx_v_columns = __Pyx_PyLong_As_int(values[10]); if (unlikely((__pyx_v_columns == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 257, __pyx_L3_error)
+      __pyx_v_columns = __Pyx_PyLong_As_int(values[10]); if (unlikely((__pyx_v_columns == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 261, __pyx_L3_error)
     } else {
       __pyx_v_columns = ((int)0);
     }
     if (values[11]) {
-      __pyx_v_batch_bytes = __Pyx_PyLong_As_size_t(values[11]); if (unlikely((__pyx_v_batch_bytes == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 258, __pyx_L3_error)
+      __pyx_v_batch_bytes = __Pyx_PyLong_As_size_t(values[11]); if (unlikely((__pyx_v_batch_bytes == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 262, __pyx_L3_error)
     } else {
       __pyx_v_batch_bytes = ((size_t)0x800000);
     }
     if (values[12]) {
-      __pyx_v_tolerant = __Pyx_PyObject_IsTrue(values[12]); if (unlikely((__pyx_v_tolerant == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 258, __pyx_L3_error)
+      __pyx_v_tolerant = __Pyx_PyObject_IsTrue(values[12]); if (unlikely((__pyx_v_tolerant == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 262, __pyx_L3_error)
     } else {
       __pyx_v_tolerant = ((int)0);
     }
     if (values[13]) {
-      __pyx_v_show_dead = __Pyx_PyObject_IsTrue(values[13]); if (unlikely((__pyx_v_show_dead == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 258, __pyx_L3_error)
+      __pyx_v_show_dead = __Pyx_PyObject_IsTrue(values[13]); if (unlikely((__pyx_v_show_dead == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 262, __pyx_L3_error)
     } else {
       __pyx_v_show_dead = ((int)0);
     }
@@ -21861,25 +21867,25 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("__cinit__", 1, 2, 2, __pyx_nargs); __PYX_ERR(0, 255, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("__cinit__", 1, 2, 2, __pyx_nargs); __PYX_ERR(0, 259, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
   for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
     Py_XDECREF(values[__pyx_temp]);
   }
+  __PYX_XCLEAR_MEMVIEW(&__pyx_v_data, 1);
   __Pyx_AddTraceback("pyspark_jetstream._decode.Decoder.__cinit__", __pyx_clineno, __pyx_lineno, __pyx_filename);
   __Pyx_RefNannyFinishContext();
   return -1;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_data), (&PyBytes_Type), 1, "data", 1))) __PYX_ERR(0, 255, __pyx_L1_error)
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_dead), (&PyBytes_Type), 1, "dead", 1))) __PYX_ERR(0, 257, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_dead), (&PyBytes_Type), 1, "dead", 1))) __PYX_ERR(0, 261, __pyx_L1_error)
   __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(((struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self), __pyx_v_data, __pyx_v_salt, __pyx_v_base, __pyx_v_end, __pyx_v_first, __pyx_v_last, __pyx_v_low_ns, __pyx_v_high_ns, __pyx_v_dead, __pyx_v_accepts, __pyx_v_columns, __pyx_v_batch_bytes, __pyx_v_tolerant, __pyx_v_show_dead, __pyx_v_known);
 
-  /* "pyspark_jetstream/_decode.pyx":255
+  /* "pyspark_jetstream/_decode.pyx":259
  *     cdef uint8_t* row_dead
  * 
- *     def __cinit__(self, bytes data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,             # <<<<<<<<<<<<<<
+ *     def __cinit__(self, const unsigned char[::1] data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,             # <<<<<<<<<<<<<<
  *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
  *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
 */
@@ -21897,6 +21903,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
     Py_XDECREF(values[__pyx_temp]);
   }
   __pyx_L7_cleaned_up:;
+  __PYX_XCLEAR_MEMVIEW(&__pyx_v_data, 1);
 
 
 
@@ -21912,106 +21919,120 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   return __pyx_r;
 }
 
-static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self, PyObject *__pyx_v_data, uint64_t __pyx_v_salt, uint64_t __pyx_v_base, size_t __pyx_v_end, uint64_t __pyx_v_first, uint64_t __pyx_v_last, int64_t __pyx_v_low_ns, int64_t __pyx_v_high_ns, PyObject *__pyx_v_dead, PyObject *__pyx_v_accepts, int __pyx_v_columns, size_t __pyx_v_batch_bytes, int __pyx_v_tolerant, int __pyx_v_show_dead, PyObject *__pyx_v_known) {
+static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self, __Pyx_memviewslice __pyx_v_data, uint64_t __pyx_v_salt, uint64_t __pyx_v_base, size_t __pyx_v_end, uint64_t __pyx_v_first, uint64_t __pyx_v_last, int64_t __pyx_v_low_ns, int64_t __pyx_v_high_ns, PyObject *__pyx_v_dead, PyObject *__pyx_v_accepts, int __pyx_v_columns, size_t __pyx_v_batch_bytes, int __pyx_v_tolerant, int __pyx_v_show_dead, PyObject *__pyx_v_known) {
   int __pyx_r;
   __Pyx_RefNannyDeclarations
-  size_t __pyx_t_1;
+  char const *__pyx_t_1;
   Py_ssize_t __pyx_t_2;
-  uint64_t __pyx_t_3;
-  uint64_t __pyx_t_4;
-  uint64_t __pyx_t_5;
-  uint64_t __pyx_t_6;
-  int64_t __pyx_t_7;
-  int64_t __pyx_t_8;
-  PyObject *__pyx_t_9 = NULL;
-  int __pyx_t_10;
-  int __pyx_t_11;
-  PyObject *__pyx_t_12 = NULL;
+  int __pyx_t_3;
+  Py_ssize_t __pyx_t_4;
+  size_t __pyx_t_5;
+  size_t __pyx_t_6;
+  uint64_t __pyx_t_7;
+  uint64_t __pyx_t_8;
+  uint64_t __pyx_t_9;
+  uint64_t __pyx_t_10;
+  int64_t __pyx_t_11;
+  int64_t __pyx_t_12;
+  PyObject *__pyx_t_13 = NULL;
+  int __pyx_t_14;
+  PyObject *__pyx_t_15 = NULL;
   int __pyx_lineno = 0;
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("__cinit__", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":259
+  /* "pyspark_jetstream/_decode.pyx":263
  *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
  *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):
  *         self.data = data             # <<<<<<<<<<<<<<
- *         self.start = PyBytes_AS_STRING(data)
- *         self.size = end or len(data)
+ *         self.start = <const char*>&data[0] if len(data) else NULL
+ *         self.size = end or <size_t>len(data)
 */
-  __Pyx_INCREF(__pyx_v_data);
-  __Pyx_GIVEREF(__pyx_v_data);
-  __Pyx_GOTREF(__pyx_v_self->data);
-  __Pyx_DECREF_SET(__pyx_v_self->data, __pyx_v_data);
+  __PYX_XCLEAR_MEMVIEW(&__pyx_v_self->data, 0);
+  __PYX_INC_MEMVIEW(&__pyx_v_data, 1);
+  __pyx_v_self->data = __pyx_v_data;
 
-  /* "pyspark_jetstream/_decode.pyx":260
+  /* "pyspark_jetstream/_decode.pyx":264
  *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):
  *         self.data = data
- *         self.start = PyBytes_AS_STRING(data)             # <<<<<<<<<<<<<<
- *         self.size = end or len(data)
+ *         self.start = <const char*>&data[0] if len(data) else NULL             # <<<<<<<<<<<<<<
+ *         self.size = end or <size_t>len(data)
  *         self.salt, self.base, self.first, self.last = salt, base, first, last
 */
-  __pyx_v_self->start = PyBytes_AS_STRING(__pyx_v_data);
+  __pyx_t_2 = __Pyx_MemoryView_Len(__pyx_v_data); 
+  __pyx_t_3 = (__pyx_t_2 != 0);
 
-  /* "pyspark_jetstream/_decode.pyx":261
+
+  if (__pyx_t_3) {
+    __pyx_t_4 = 0;
+
+    __pyx_t_1 = ((char const *)(&(*((unsigned char const  *) ( /* dim=0 */ ((char *) (((unsigned char const  *) __pyx_v_data.data) + __pyx_t_4)) )))));
+  } else {
+
+    __pyx_t_1 = NULL;
+  }
+
+  __pyx_v_self->start = __pyx_t_1;
+
+  /* "pyspark_jetstream/_decode.pyx":265
  *         self.data = data
- *         self.start = PyBytes_AS_STRING(data)
- *         self.size = end or len(data)             # <<<<<<<<<<<<<<
+ *         self.start = <const char*>&data[0] if len(data) else NULL
+ *         self.size = end or <size_t>len(data)             # <<<<<<<<<<<<<<
  *         self.salt, self.base, self.first, self.last = salt, base, first, last
  *         self.low_ns, self.high_ns = low_ns, high_ns
 */
   if (!__pyx_v_end) {
   } else {
 
-    __pyx_t_1 = __pyx_v_end;
+    __pyx_t_5 = __pyx_v_end;
     goto __pyx_L3_bool_binop_done;
   }
-  if (unlikely(__pyx_v_data == Py_None)) {
-    PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-    __PYX_ERR(0, 261, __pyx_L1_error)
-  }
-  __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_data); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 261, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_MemoryView_Len(__pyx_v_data); 
+  __pyx_t_6 = ((size_t)__pyx_t_2);
 
-  __pyx_t_1 = __pyx_t_2;
+
+
+  __pyx_t_5 = __pyx_t_6;
 
   __pyx_L3_bool_binop_done:;
-  __pyx_v_self->size = __pyx_t_1;
+  __pyx_v_self->size = __pyx_t_5;
 
-  /* "pyspark_jetstream/_decode.pyx":262
- *         self.start = PyBytes_AS_STRING(data)
- *         self.size = end or len(data)
+  /* "pyspark_jetstream/_decode.pyx":266
+ *         self.start = <const char*>&data[0] if len(data) else NULL
+ *         self.size = end or <size_t>len(data)
  *         self.salt, self.base, self.first, self.last = salt, base, first, last             # <<<<<<<<<<<<<<
  *         self.low_ns, self.high_ns = low_ns, high_ns
  *         self.dead = dead
 */
-  __pyx_t_3 = __pyx_v_salt;
+  __pyx_t_7 = __pyx_v_salt;
 
-  __pyx_t_4 = __pyx_v_base;
+  __pyx_t_8 = __pyx_v_base;
 
-  __pyx_t_5 = __pyx_v_first;
+  __pyx_t_9 = __pyx_v_first;
 
-  __pyx_t_6 = __pyx_v_last;
+  __pyx_t_10 = __pyx_v_last;
 
-  __pyx_v_self->salt = __pyx_t_3;
-  __pyx_v_self->base = __pyx_t_4;
-  __pyx_v_self->first = __pyx_t_5;
-  __pyx_v_self->last = __pyx_t_6;
+  __pyx_v_self->salt = __pyx_t_7;
+  __pyx_v_self->base = __pyx_t_8;
+  __pyx_v_self->first = __pyx_t_9;
+  __pyx_v_self->last = __pyx_t_10;
 
-  /* "pyspark_jetstream/_decode.pyx":263
- *         self.size = end or len(data)
+  /* "pyspark_jetstream/_decode.pyx":267
+ *         self.size = end or <size_t>len(data)
  *         self.salt, self.base, self.first, self.last = salt, base, first, last
  *         self.low_ns, self.high_ns = low_ns, high_ns             # <<<<<<<<<<<<<<
  *         self.dead = dead
  *         self.dead_at = PyBytes_AS_STRING(dead)
 */
-  __pyx_t_7 = __pyx_v_low_ns;
+  __pyx_t_11 = __pyx_v_low_ns;
 
-  __pyx_t_8 = __pyx_v_high_ns;
+  __pyx_t_12 = __pyx_v_high_ns;
 
-  __pyx_v_self->low_ns = __pyx_t_7;
-  __pyx_v_self->high_ns = __pyx_t_8;
+  __pyx_v_self->low_ns = __pyx_t_11;
+  __pyx_v_self->high_ns = __pyx_t_12;
 
-  /* "pyspark_jetstream/_decode.pyx":264
+  /* "pyspark_jetstream/_decode.pyx":268
  *         self.salt, self.base, self.first, self.last = salt, base, first, last
  *         self.low_ns, self.high_ns = low_ns, high_ns
  *         self.dead = dead             # <<<<<<<<<<<<<<
@@ -22023,7 +22044,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
   __Pyx_GOTREF(__pyx_v_self->dead);
   __Pyx_DECREF_SET(__pyx_v_self->dead, __pyx_v_dead);
 
-  /* "pyspark_jetstream/_decode.pyx":265
+  /* "pyspark_jetstream/_decode.pyx":269
  *         self.low_ns, self.high_ns = low_ns, high_ns
  *         self.dead = dead
  *         self.dead_at = PyBytes_AS_STRING(dead)             # <<<<<<<<<<<<<<
@@ -22032,7 +22053,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
 */
   __pyx_v_self->dead_at = PyBytes_AS_STRING(__pyx_v_dead);
 
-  /* "pyspark_jetstream/_decode.pyx":266
+  /* "pyspark_jetstream/_decode.pyx":270
  *         self.dead = dead
  *         self.dead_at = PyBytes_AS_STRING(dead)
  *         self.dead_end = self.dead_at + len(dead)             # <<<<<<<<<<<<<<
@@ -22041,13 +22062,13 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
 */
   if (unlikely(__pyx_v_dead == Py_None)) {
     PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-    __PYX_ERR(0, 266, __pyx_L1_error)
+    __PYX_ERR(0, 270, __pyx_L1_error)
   }
-  __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_dead); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 266, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_dead); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 270, __pyx_L1_error)
   __pyx_v_self->dead_end = (__pyx_v_self->dead_at + __pyx_t_2);
 
 
-  /* "pyspark_jetstream/_decode.pyx":267
+  /* "pyspark_jetstream/_decode.pyx":271
  *         self.dead_at = PyBytes_AS_STRING(dead)
  *         self.dead_end = self.dead_at + len(dead)
  *         self.accepts = accepts             # <<<<<<<<<<<<<<
@@ -22059,21 +22080,21 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
   __Pyx_GOTREF(__pyx_v_self->accepts);
   __Pyx_DECREF_SET(__pyx_v_self->accepts, __pyx_v_accepts);
 
-  /* "pyspark_jetstream/_decode.pyx":268
+  /* "pyspark_jetstream/_decode.pyx":272
  *         self.dead_end = self.dead_at + len(dead)
  *         self.accepts = accepts
  *         self.remembered = {}             # <<<<<<<<<<<<<<
  *         self.columns = columns
  *         self.batch_bytes = batch_bytes
 */
-  __pyx_t_9 = __Pyx_PyDict_NewPresized(0); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 268, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_9);
-  __Pyx_GIVEREF(__pyx_t_9);
+  __pyx_t_13 = __Pyx_PyDict_NewPresized(0); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 272, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_13);
+  __Pyx_GIVEREF(__pyx_t_13);
   __Pyx_GOTREF(__pyx_v_self->remembered);
-  __Pyx_DECREF_SET(__pyx_v_self->remembered, ((PyObject*)__pyx_t_9));
-  __pyx_t_9 = 0;
+  __Pyx_DECREF_SET(__pyx_v_self->remembered, ((PyObject*)__pyx_t_13));
+  __pyx_t_13 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":269
+  /* "pyspark_jetstream/_decode.pyx":273
  *         self.accepts = accepts
  *         self.remembered = {}
  *         self.columns = columns             # <<<<<<<<<<<<<<
@@ -22082,7 +22103,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
 */
   __pyx_v_self->columns = __pyx_v_columns;
 
-  /* "pyspark_jetstream/_decode.pyx":270
+  /* "pyspark_jetstream/_decode.pyx":274
  *         self.remembered = {}
  *         self.columns = columns
  *         self.batch_bytes = batch_bytes             # <<<<<<<<<<<<<<
@@ -22091,21 +22112,21 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
 */
   __pyx_v_self->batch_bytes = __pyx_v_batch_bytes;
 
-  /* "pyspark_jetstream/_decode.pyx":271
+  /* "pyspark_jetstream/_decode.pyx":275
  *         self.columns = columns
  *         self.batch_bytes = batch_bytes
  *         self.tolerant, self.show_dead = tolerant, show_dead             # <<<<<<<<<<<<<<
  *         self.known = known
  *         self.rows = <uint32_t*>realloc(NULL, ROWS_MAX * sizeof(uint32_t))
 */
-  __pyx_t_10 = __pyx_v_tolerant;
+  __pyx_t_3 = __pyx_v_tolerant;
 
-  __pyx_t_11 = __pyx_v_show_dead;
+  __pyx_t_14 = __pyx_v_show_dead;
 
-  __pyx_v_self->tolerant = __pyx_t_10;
-  __pyx_v_self->show_dead = __pyx_t_11;
+  __pyx_v_self->tolerant = __pyx_t_3;
+  __pyx_v_self->show_dead = __pyx_t_14;
 
-  /* "pyspark_jetstream/_decode.pyx":272
+  /* "pyspark_jetstream/_decode.pyx":276
  *         self.batch_bytes = batch_bytes
  *         self.tolerant, self.show_dead = tolerant, show_dead
  *         self.known = known             # <<<<<<<<<<<<<<
@@ -22117,124 +22138,120 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
   __Pyx_GOTREF(__pyx_v_self->known);
   __Pyx_DECREF_SET(__pyx_v_self->known, __pyx_v_known);
 
-  /* "pyspark_jetstream/_decode.pyx":273
+  /* "pyspark_jetstream/_decode.pyx":277
  *         self.tolerant, self.show_dead = tolerant, show_dead
  *         self.known = known
  *         self.rows = <uint32_t*>realloc(NULL, ROWS_MAX * sizeof(uint32_t))             # <<<<<<<<<<<<<<
  *         self.row_dead = <uint8_t*>realloc(NULL, ROWS_MAX)
- *         if self.size > len(data) or self.size > 0xFFFFFFFF:
+ *         if self.size > <size_t>len(data) or self.size > 0xFFFFFFFF:
 */
   __pyx_v_self->rows = ((uint32_t *)realloc(NULL, (__pyx_e_17pyspark_jetstream_7_decode_ROWS_MAX * (sizeof(uint32_t)))));
 
-  /* "pyspark_jetstream/_decode.pyx":274
+  /* "pyspark_jetstream/_decode.pyx":278
  *         self.known = known
  *         self.rows = <uint32_t*>realloc(NULL, ROWS_MAX * sizeof(uint32_t))
  *         self.row_dead = <uint8_t*>realloc(NULL, ROWS_MAX)             # <<<<<<<<<<<<<<
- *         if self.size > len(data) or self.size > 0xFFFFFFFF:
+ *         if self.size > <size_t>len(data) or self.size > 0xFFFFFFFF:
  *             raise ValueError("the end is behind the data")
 */
   __pyx_v_self->row_dead = ((uint8_t *)realloc(NULL, __pyx_e_17pyspark_jetstream_7_decode_ROWS_MAX));
 
-  /* "pyspark_jetstream/_decode.pyx":275
+  /* "pyspark_jetstream/_decode.pyx":279
  *         self.rows = <uint32_t*>realloc(NULL, ROWS_MAX * sizeof(uint32_t))
  *         self.row_dead = <uint8_t*>realloc(NULL, ROWS_MAX)
- *         if self.size > len(data) or self.size > 0xFFFFFFFF:             # <<<<<<<<<<<<<<
+ *         if self.size > <size_t>len(data) or self.size > 0xFFFFFFFF:             # <<<<<<<<<<<<<<
  *             raise ValueError("the end is behind the data")
  *         if self.rows == NULL or self.row_dead == NULL:
 */
-  if (unlikely(__pyx_v_data == Py_None)) {
-    PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-    __PYX_ERR(0, 275, __pyx_L1_error)
-  }
-  __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_data); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 275, __pyx_L1_error)
-  __pyx_t_10 = (__pyx_v_self->size > __pyx_t_2);
+  __pyx_t_2 = __Pyx_MemoryView_Len(__pyx_v_data); 
+  __pyx_t_3 = (__pyx_v_self->size > ((size_t)__pyx_t_2));
 
 
-  if (!__pyx_t_10) {
+  if (!__pyx_t_3) {
 
   } else {
 
-    __pyx_t_11 = __pyx_t_10;
+    __pyx_t_14 = __pyx_t_3;
 
     goto __pyx_L6_bool_binop_done;
   }
-  __pyx_t_9 = __Pyx_PyLong_FromSize_t(__pyx_v_self->size); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 275, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_9);
-  __pyx_t_10 = __Pyx_PyObject_CompareBoolGt_int_int(__pyx_t_9, __pyx_mstate_global->__pyx_int_4294967295, Py_GT); if (unlikely((__pyx_t_10 < 0))) __PYX_ERR(0, 275, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
+  __pyx_t_13 = __Pyx_PyLong_FromSize_t(__pyx_v_self->size); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 279, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_13);
+  __pyx_t_3 = __Pyx_PyObject_CompareBoolGt_int_int(__pyx_t_13, __pyx_mstate_global->__pyx_int_4294967295, Py_GT); if (unlikely((__pyx_t_3 < 0))) __PYX_ERR(0, 279, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_13); __pyx_t_13 = 0;
 
-  __pyx_t_11 = __pyx_t_10;
+  __pyx_t_14 = __pyx_t_3;
 
   __pyx_L6_bool_binop_done:;
-  if (unlikely(__pyx_t_11)) {
+  if (unlikely(__pyx_t_14)) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":276
+    /* "pyspark_jetstream/_decode.pyx":280
  *         self.row_dead = <uint8_t*>realloc(NULL, ROWS_MAX)
- *         if self.size > len(data) or self.size > 0xFFFFFFFF:
+ *         if self.size > <size_t>len(data) or self.size > 0xFFFFFFFF:
  *             raise ValueError("the end is behind the data")             # <<<<<<<<<<<<<<
  *         if self.rows == NULL or self.row_dead == NULL:
  *             raise MemoryError
 */
-    __pyx_t_12 = NULL;
-    __pyx_t_1 = 1;
+    __pyx_t_15 = NULL;
+    __pyx_t_5 = 1;
     {
-      PyObject *__pyx_callargs[2] = {__pyx_t_12, __pyx_mstate_global->__pyx_kp_u_the_end_is_behind_the_data};
-      __pyx_t_9 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_ValueError)), __pyx_callargs+__pyx_t_1, (2-__pyx_t_1) | (__pyx_t_1*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
-      __Pyx_XDECREF(__pyx_t_12); __pyx_t_12 = 0;
-      if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 276, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_9);
+      PyObject *__pyx_callargs[2] = {__pyx_t_15, __pyx_mstate_global->__pyx_kp_u_the_end_is_behind_the_data};
+      __pyx_t_13 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_ValueError)), __pyx_callargs+__pyx_t_5, (2-__pyx_t_5) | (__pyx_t_5*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+      __Pyx_XDECREF(__pyx_t_15); __pyx_t_15 = 0;
+      if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 280, __pyx_L1_error)
+      __Pyx_GOTREF(__pyx_t_13);
     }
-    __Pyx_Raise(__pyx_t_9, 0, 0, 0);
-    __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
-    __PYX_ERR(0, 276, __pyx_L1_error)
+    __Pyx_Raise(__pyx_t_13, 0, 0, 0);
+    __Pyx_DECREF(__pyx_t_13); __pyx_t_13 = 0;
+    __PYX_ERR(0, 280, __pyx_L1_error)
 
-    /* "pyspark_jetstream/_decode.pyx":275
+    /* "pyspark_jetstream/_decode.pyx":279
  *         self.rows = <uint32_t*>realloc(NULL, ROWS_MAX * sizeof(uint32_t))
  *         self.row_dead = <uint8_t*>realloc(NULL, ROWS_MAX)
- *         if self.size > len(data) or self.size > 0xFFFFFFFF:             # <<<<<<<<<<<<<<
+ *         if self.size > <size_t>len(data) or self.size > 0xFFFFFFFF:             # <<<<<<<<<<<<<<
  *             raise ValueError("the end is behind the data")
  *         if self.rows == NULL or self.row_dead == NULL:
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":277
- *         if self.size > len(data) or self.size > 0xFFFFFFFF:
+  /* "pyspark_jetstream/_decode.pyx":281
+ *         if self.size > <size_t>len(data) or self.size > 0xFFFFFFFF:
  *             raise ValueError("the end is behind the data")
  *         if self.rows == NULL or self.row_dead == NULL:             # <<<<<<<<<<<<<<
  *             raise MemoryError
  * 
 */
-  __pyx_t_10 = (__pyx_v_self->rows == NULL);
+  __pyx_t_3 = (__pyx_v_self->rows == NULL);
 
-  if (!__pyx_t_10) {
+  if (!__pyx_t_3) {
 
   } else {
 
-    __pyx_t_11 = __pyx_t_10;
+    __pyx_t_14 = __pyx_t_3;
 
     goto __pyx_L9_bool_binop_done;
   }
-  __pyx_t_10 = (__pyx_v_self->row_dead == NULL);
+  __pyx_t_3 = (__pyx_v_self->row_dead == NULL);
 
 
-  __pyx_t_11 = __pyx_t_10;
+  __pyx_t_14 = __pyx_t_3;
 
   __pyx_L9_bool_binop_done:;
-  if (unlikely(__pyx_t_11)) {
+  if (unlikely(__pyx_t_14)) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":278
+    /* "pyspark_jetstream/_decode.pyx":282
  *             raise ValueError("the end is behind the data")
  *         if self.rows == NULL or self.row_dead == NULL:
  *             raise MemoryError             # <<<<<<<<<<<<<<
  * 
  *     def __dealloc__(self):
 */
-    PyErr_NoMemory(); __PYX_ERR(0, 278, __pyx_L1_error)
+    PyErr_NoMemory(); __PYX_ERR(0, 282, __pyx_L1_error)
 
-    /* "pyspark_jetstream/_decode.pyx":277
- *         if self.size > len(data) or self.size > 0xFFFFFFFF:
+    /* "pyspark_jetstream/_decode.pyx":281
+ *         if self.size > <size_t>len(data) or self.size > 0xFFFFFFFF:
  *             raise ValueError("the end is behind the data")
  *         if self.rows == NULL or self.row_dead == NULL:             # <<<<<<<<<<<<<<
  *             raise MemoryError
@@ -22242,10 +22259,10 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":255
+  /* "pyspark_jetstream/_decode.pyx":259
  *     cdef uint8_t* row_dead
  * 
- *     def __cinit__(self, bytes data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,             # <<<<<<<<<<<<<<
+ *     def __cinit__(self, const unsigned char[::1] data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,             # <<<<<<<<<<<<<<
  *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
  *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
 */
@@ -22254,8 +22271,8 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
   __pyx_r = 0;
   goto __pyx_L0;
   __pyx_L1_error:;
-  __Pyx_XDECREF(__pyx_t_9);
-  __Pyx_XDECREF(__pyx_t_12);
+  __Pyx_XDECREF(__pyx_t_13);
+  __Pyx_XDECREF(__pyx_t_15);
   __Pyx_AddTraceback("pyspark_jetstream._decode.Decoder.__cinit__", __pyx_clineno, __pyx_lineno, __pyx_filename);
   __pyx_r = -1;
   __pyx_L0:;
@@ -22264,7 +22281,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":280
+/* "pyspark_jetstream/_decode.pyx":284
  *             raise MemoryError
  * 
  *     def __dealloc__(self):             # <<<<<<<<<<<<<<
@@ -22287,7 +22304,7 @@ static void __pyx_pw_17pyspark_jetstream_7_decode_7Decoder_3__dealloc__(PyObject
 
 static void __pyx_pf_17pyspark_jetstream_7_decode_7Decoder_2__dealloc__(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self) {
 
-  /* "pyspark_jetstream/_decode.pyx":281
+  /* "pyspark_jetstream/_decode.pyx":285
  * 
  *     def __dealloc__(self):
  *         free(self.rows)             # <<<<<<<<<<<<<<
@@ -22296,7 +22313,7 @@ static void __pyx_pf_17pyspark_jetstream_7_decode_7Decoder_2__dealloc__(struct _
 */
   free(__pyx_v_self->rows);
 
-  /* "pyspark_jetstream/_decode.pyx":282
+  /* "pyspark_jetstream/_decode.pyx":286
  *     def __dealloc__(self):
  *         free(self.rows)
  *         free(self.row_dead)             # <<<<<<<<<<<<<<
@@ -22305,7 +22322,7 @@ static void __pyx_pf_17pyspark_jetstream_7_decode_7Decoder_2__dealloc__(struct _
 */
   free(__pyx_v_self->row_dead);
 
-  /* "pyspark_jetstream/_decode.pyx":280
+  /* "pyspark_jetstream/_decode.pyx":284
  *             raise MemoryError
  * 
  *     def __dealloc__(self):             # <<<<<<<<<<<<<<
@@ -22317,7 +22334,7 @@ static void __pyx_pf_17pyspark_jetstream_7_decode_7Decoder_2__dealloc__(struct _
 
 }
 
-/* "pyspark_jetstream/_decode.pyx":284
+/* "pyspark_jetstream/_decode.pyx":288
  *         free(self.row_dead)
  * 
  *     cdef bint wanted_subject(self, const char* at, uint16_t size) except -1:             # <<<<<<<<<<<<<<
@@ -22345,7 +22362,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("wanted_subject", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":286
+  /* "pyspark_jetstream/_decode.pyx":290
  *     cdef bint wanted_subject(self, const char* at, uint16_t size) except -1:
  *         cdef bytes subject
  *         if size == self.subject_before_size and self.subject_before != NULL and (             # <<<<<<<<<<<<<<
@@ -22373,7 +22390,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
     goto __pyx_L4_bool_binop_done;
   }
 
-  /* "pyspark_jetstream/_decode.pyx":287
+  /* "pyspark_jetstream/_decode.pyx":291
  *         cdef bytes subject
  *         if size == self.subject_before_size and self.subject_before != NULL and (
  *                 memcmp(at, self.subject_before, size) == 0):             # <<<<<<<<<<<<<<
@@ -22387,7 +22404,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
 
   __pyx_L4_bool_binop_done:;
 
-  /* "pyspark_jetstream/_decode.pyx":286
+  /* "pyspark_jetstream/_decode.pyx":290
  *     cdef bint wanted_subject(self, const char* at, uint16_t size) except -1:
  *         cdef bytes subject
  *         if size == self.subject_before_size and self.subject_before != NULL and (             # <<<<<<<<<<<<<<
@@ -22397,7 +22414,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":288
+    /* "pyspark_jetstream/_decode.pyx":292
  *         if size == self.subject_before_size and self.subject_before != NULL and (
  *                 memcmp(at, self.subject_before, size) == 0):
  *             return self.subject_before_accepted             # <<<<<<<<<<<<<<
@@ -22410,7 +22427,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":286
+    /* "pyspark_jetstream/_decode.pyx":290
  *     cdef bint wanted_subject(self, const char* at, uint16_t size) except -1:
  *         cdef bytes subject
  *         if size == self.subject_before_size and self.subject_before != NULL and (             # <<<<<<<<<<<<<<
@@ -22419,19 +22436,19 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":289
+  /* "pyspark_jetstream/_decode.pyx":293
  *                 memcmp(at, self.subject_before, size) == 0):
  *             return self.subject_before_accepted
  *         subject = at[:size]             # <<<<<<<<<<<<<<
  *         accepted = self.remembered.get(subject)
  *         if accepted is None:
 */
-  __pyx_t_3 = __Pyx_PyBytes_FromStringAndSize(__pyx_v_at + 0, __pyx_v_size - 0); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 289, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyBytes_FromStringAndSize(__pyx_v_at + 0, __pyx_v_size - 0); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 293, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_3);
   __pyx_v_subject = ((PyObject*)__pyx_t_3);
   __pyx_t_3 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":290
+  /* "pyspark_jetstream/_decode.pyx":294
  *             return self.subject_before_accepted
  *         subject = at[:size]
  *         accepted = self.remembered.get(subject)             # <<<<<<<<<<<<<<
@@ -22440,14 +22457,14 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
 */
   if (unlikely(__pyx_v_self->remembered == Py_None)) {
     PyErr_Format(PyExc_AttributeError, "\047NoneType\047 object has no attribute \047%.30s\047", "get");
-    __PYX_ERR(0, 290, __pyx_L1_error)
+    __PYX_ERR(0, 294, __pyx_L1_error)
   }
-  __pyx_t_3 = __Pyx_PyDict_GetItemDefault(__pyx_v_self->remembered, __pyx_v_subject, Py_None); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 290, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyDict_GetItemDefault(__pyx_v_self->remembered, __pyx_v_subject, Py_None); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 294, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_3);
   __pyx_v_accepted = __pyx_t_3;
   __pyx_t_3 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":291
+  /* "pyspark_jetstream/_decode.pyx":295
  *         subject = at[:size]
  *         accepted = self.remembered.get(subject)
  *         if accepted is None:             # <<<<<<<<<<<<<<
@@ -22458,7 +22475,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":292
+    /* "pyspark_jetstream/_decode.pyx":296
  *         accepted = self.remembered.get(subject)
  *         if accepted is None:
  *             accepted = bool(self.accepts(subject))             # <<<<<<<<<<<<<<
@@ -22485,18 +22502,18 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
       __pyx_t_3 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_5, __pyx_callargs+__pyx_t_6, (2-__pyx_t_6) | (__pyx_t_6*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
       __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-      if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 292, __pyx_L1_error)
+      if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 296, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_3);
     }
-    __pyx_t_1 = __Pyx_PyObject_IsTrue(__pyx_t_3); if (unlikely((__pyx_t_1 < 0))) __PYX_ERR(0, 292, __pyx_L1_error)
+    __pyx_t_1 = __Pyx_PyObject_IsTrue(__pyx_t_3); if (unlikely((__pyx_t_1 < 0))) __PYX_ERR(0, 296, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
-    __pyx_t_3 = __Pyx_PyBool_FromLong((!(!__pyx_t_1))); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 292, __pyx_L1_error)
+    __pyx_t_3 = __Pyx_PyBool_FromLong((!(!__pyx_t_1))); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 296, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
 
     __Pyx_DECREF_SET(__pyx_v_accepted, __pyx_t_3);
     __pyx_t_3 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":293
+    /* "pyspark_jetstream/_decode.pyx":297
  *         if accepted is None:
  *             accepted = bool(self.accepts(subject))
  *             if len(self.remembered) >= SUBJECTS_REMEMBERED:             # <<<<<<<<<<<<<<
@@ -22507,9 +22524,9 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
     __Pyx_INCREF(__pyx_t_3);
     if (unlikely(__pyx_t_3 == Py_None)) {
       PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-      __PYX_ERR(0, 293, __pyx_L1_error)
+      __PYX_ERR(0, 297, __pyx_L1_error)
     }
-    __pyx_t_7 = PyDict_Size(__pyx_t_3); if (unlikely(__pyx_t_7 == ((Py_ssize_t)-1))) __PYX_ERR(0, 293, __pyx_L1_error)
+    __pyx_t_7 = PyDict_Size(__pyx_t_3); if (unlikely(__pyx_t_7 == ((Py_ssize_t)-1))) __PYX_ERR(0, 297, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
     __pyx_t_1 = (__pyx_t_7 >= __pyx_e_17pyspark_jetstream_7_decode_SUBJECTS_REMEMBERED);
 
@@ -22517,7 +22534,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
     if (__pyx_t_1) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":294
+      /* "pyspark_jetstream/_decode.pyx":298
  *             accepted = bool(self.accepts(subject))
  *             if len(self.remembered) >= SUBJECTS_REMEMBERED:
  *                 self.remembered.clear()             # <<<<<<<<<<<<<<
@@ -22526,12 +22543,12 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
 */
       if (unlikely(__pyx_v_self->remembered == Py_None)) {
         PyErr_Format(PyExc_AttributeError, "\047NoneType\047 object has no attribute \047%.30s\047", "clear");
-        __PYX_ERR(0, 294, __pyx_L1_error)
+        __PYX_ERR(0, 298, __pyx_L1_error)
       }
-      __pyx_t_8 = __Pyx_PyDict_Clear(__pyx_v_self->remembered); if (unlikely(__pyx_t_8 == ((int)-1))) __PYX_ERR(0, 294, __pyx_L1_error)
+      __pyx_t_8 = __Pyx_PyDict_Clear(__pyx_v_self->remembered); if (unlikely(__pyx_t_8 == ((int)-1))) __PYX_ERR(0, 298, __pyx_L1_error)
 
 
-      /* "pyspark_jetstream/_decode.pyx":293
+      /* "pyspark_jetstream/_decode.pyx":297
  *         if accepted is None:
  *             accepted = bool(self.accepts(subject))
  *             if len(self.remembered) >= SUBJECTS_REMEMBERED:             # <<<<<<<<<<<<<<
@@ -22540,7 +22557,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":295
+    /* "pyspark_jetstream/_decode.pyx":299
  *             if len(self.remembered) >= SUBJECTS_REMEMBERED:
  *                 self.remembered.clear()
  *             self.remembered[subject] = accepted             # <<<<<<<<<<<<<<
@@ -22549,11 +22566,11 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
 */
     if (unlikely(__pyx_v_self->remembered == Py_None)) {
       PyErr_SetString(PyExc_TypeError, "\047NoneType\047 object is not subscriptable");
-      __PYX_ERR(0, 295, __pyx_L1_error)
+      __PYX_ERR(0, 299, __pyx_L1_error)
     }
-    if (unlikely((PyDict_SetItem(__pyx_v_self->remembered, __pyx_v_subject, __pyx_v_accepted) < 0))) __PYX_ERR(0, 295, __pyx_L1_error)
+    if (unlikely((PyDict_SetItem(__pyx_v_self->remembered, __pyx_v_subject, __pyx_v_accepted) < 0))) __PYX_ERR(0, 299, __pyx_L1_error)
 
-    /* "pyspark_jetstream/_decode.pyx":291
+    /* "pyspark_jetstream/_decode.pyx":295
  *         subject = at[:size]
  *         accepted = self.remembered.get(subject)
  *         if accepted is None:             # <<<<<<<<<<<<<<
@@ -22562,7 +22579,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":296
+  /* "pyspark_jetstream/_decode.pyx":300
  *                 self.remembered.clear()
  *             self.remembered[subject] = accepted
  *         self.subject_before, self.subject_before_size = at, size             # <<<<<<<<<<<<<<
@@ -22576,30 +22593,30 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
   __pyx_v_self->subject_before = __pyx_t_9;
   __pyx_v_self->subject_before_size = __pyx_t_10;
 
-  /* "pyspark_jetstream/_decode.pyx":297
+  /* "pyspark_jetstream/_decode.pyx":301
  *             self.remembered[subject] = accepted
  *         self.subject_before, self.subject_before_size = at, size
  *         self.subject_before_accepted = accepted             # <<<<<<<<<<<<<<
  *         return accepted
  * 
 */
-  __pyx_t_1 = __Pyx_PyObject_IsTrue(__pyx_v_accepted); if (unlikely((__pyx_t_1 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 297, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_IsTrue(__pyx_v_accepted); if (unlikely((__pyx_t_1 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 301, __pyx_L1_error)
   __pyx_v_self->subject_before_accepted = __pyx_t_1;
 
-  /* "pyspark_jetstream/_decode.pyx":298
+  /* "pyspark_jetstream/_decode.pyx":302
  *         self.subject_before, self.subject_before_size = at, size
  *         self.subject_before_accepted = accepted
  *         return accepted             # <<<<<<<<<<<<<<
  * 
  *     cdef bint is_dead(self, uint64_t seq) noexcept nogil:
 */
-  __pyx_t_1 = __Pyx_PyObject_IsTrue(__pyx_v_accepted); if (unlikely((__pyx_t_1 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 298, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_IsTrue(__pyx_v_accepted); if (unlikely((__pyx_t_1 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 302, __pyx_L1_error)
   {
     __pyx_r = __pyx_t_1;
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":284
+  /* "pyspark_jetstream/_decode.pyx":288
  *         free(self.row_dead)
  * 
  *     cdef bint wanted_subject(self, const char* at, uint16_t size) except -1:             # <<<<<<<<<<<<<<
@@ -22622,7 +22639,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":300
+/* "pyspark_jetstream/_decode.pyx":304
  *         return accepted
  * 
  *     cdef bint is_dead(self, uint64_t seq) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -22635,7 +22652,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_is_dead(struct __pyx_ob
   int __pyx_t_1;
   int __pyx_t_2;
 
-  /* "pyspark_jetstream/_decode.pyx":301
+  /* "pyspark_jetstream/_decode.pyx":305
  * 
  *     cdef bint is_dead(self, uint64_t seq) noexcept nogil:
  *         while self.dead_at < self.dead_end and load64(self.dead_at) < seq:             # <<<<<<<<<<<<<<
@@ -22662,7 +22679,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_is_dead(struct __pyx_ob
 
     if (!__pyx_t_1) break;
 
-    /* "pyspark_jetstream/_decode.pyx":302
+    /* "pyspark_jetstream/_decode.pyx":306
  *     cdef bint is_dead(self, uint64_t seq) noexcept nogil:
  *         while self.dead_at < self.dead_end and load64(self.dead_at) < seq:
  *             self.dead_at += 8             # <<<<<<<<<<<<<<
@@ -22672,7 +22689,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_is_dead(struct __pyx_ob
     __pyx_v_self->dead_at = (__pyx_v_self->dead_at + 8);
   }
 
-  /* "pyspark_jetstream/_decode.pyx":303
+  /* "pyspark_jetstream/_decode.pyx":307
  *         while self.dead_at < self.dead_end and load64(self.dead_at) < seq:
  *             self.dead_at += 8
  *         return self.dead_at < self.dead_end and load64(self.dead_at) == seq             # <<<<<<<<<<<<<<
@@ -22700,7 +22717,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_is_dead(struct __pyx_ob
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":300
+  /* "pyspark_jetstream/_decode.pyx":304
  *         return accepted
  * 
  *     cdef bint is_dead(self, uint64_t seq) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -22713,7 +22730,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_is_dead(struct __pyx_ob
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":305
+/* "pyspark_jetstream/_decode.pyx":309
  *         return self.dead_at < self.dead_end and load64(self.dead_at) == seq
  * 
  *     cdef bint step_over(self) except -1:             # <<<<<<<<<<<<<<
@@ -22740,7 +22757,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("step_over", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":307
+  /* "pyspark_jetstream/_decode.pyx":311
  *     cdef bint step_over(self) except -1:
  *         """Note damage at `at` and go on behind it; False: there is nothing to go on with."""
  *         cdef uint64_t offset = self.base + self.at             # <<<<<<<<<<<<<<
@@ -22749,7 +22766,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
 */
   __pyx_v_offset = (__pyx_v_self->base + __pyx_v_self->at);
 
-  /* "pyspark_jetstream/_decode.pyx":308
+  /* "pyspark_jetstream/_decode.pyx":312
  *         """Note damage at `at` and go on behind it; False: there is nothing to go on with."""
  *         cdef uint64_t offset = self.base + self.at
  *         if self.size - self.at < RECORD_FIXED:             # <<<<<<<<<<<<<<
@@ -22761,7 +22778,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":309
+    /* "pyspark_jetstream/_decode.pyx":313
  *         cdef uint64_t offset = self.base + self.at
  *         if self.size - self.at < RECORD_FIXED:
  *             reason = "the block ends within a record"             # <<<<<<<<<<<<<<
@@ -22771,7 +22788,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
     __Pyx_INCREF(__pyx_mstate_global->__pyx_kp_u_the_block_ends_within_a_record);
     __pyx_v_reason = __pyx_mstate_global->__pyx_kp_u_the_block_ends_within_a_record;
 
-    /* "pyspark_jetstream/_decode.pyx":308
+    /* "pyspark_jetstream/_decode.pyx":312
  *         """Note damage at `at` and go on behind it; False: there is nothing to go on with."""
  *         cdef uint64_t offset = self.base + self.at
  *         if self.size - self.at < RECORD_FIXED:             # <<<<<<<<<<<<<<
@@ -22781,7 +22798,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
     goto __pyx_L3;
   }
 
-  /* "pyspark_jetstream/_decode.pyx":310
+  /* "pyspark_jetstream/_decode.pyx":314
  *         if self.size - self.at < RECORD_FIXED:
  *             reason = "the block ends within a record"
  *         elif not shape_of(self.start + self.at, self.size - self.at):             # <<<<<<<<<<<<<<
@@ -22793,7 +22810,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":311
+    /* "pyspark_jetstream/_decode.pyx":315
  *             reason = "the block ends within a record"
  *         elif not shape_of(self.start + self.at, self.size - self.at):
  *             reason = "no record"             # <<<<<<<<<<<<<<
@@ -22803,7 +22820,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
     __Pyx_INCREF(__pyx_mstate_global->__pyx_kp_u_no_record);
     __pyx_v_reason = __pyx_mstate_global->__pyx_kp_u_no_record;
 
-    /* "pyspark_jetstream/_decode.pyx":310
+    /* "pyspark_jetstream/_decode.pyx":314
  *         if self.size - self.at < RECORD_FIXED:
  *             reason = "the block ends within a record"
  *         elif not shape_of(self.start + self.at, self.size - self.at):             # <<<<<<<<<<<<<<
@@ -22813,7 +22830,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
     goto __pyx_L3;
   }
 
-  /* "pyspark_jetstream/_decode.pyx":313
+  /* "pyspark_jetstream/_decode.pyx":317
  *             reason = "no record"
  *         else:
  *             reason = "the checksum of the record does not hold"             # <<<<<<<<<<<<<<
@@ -22826,7 +22843,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
   }
   __pyx_L3:;
 
-  /* "pyspark_jetstream/_decode.pyx":314
+  /* "pyspark_jetstream/_decode.pyx":318
  *         else:
  *             reason = "the checksum of the record does not hold"
  *         if not self.tolerant:             # <<<<<<<<<<<<<<
@@ -22838,7 +22855,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
   if (unlikely(__pyx_t_1)) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":315
+    /* "pyspark_jetstream/_decode.pyx":319
  *             reason = "the checksum of the record does not hold"
  *         if not self.tolerant:
  *             raise Damage(offset, reason)             # <<<<<<<<<<<<<<
@@ -22846,9 +22863,9 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
  *         if self.first_damage is None:
 */
     __pyx_t_3 = NULL;
-    __Pyx_GetModuleGlobalName(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_Damage); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 315, __pyx_L1_error)
+    __Pyx_GetModuleGlobalName(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_Damage); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 319, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_4);
-    __pyx_t_5 = __Pyx_PyLong_From_uint64_t(__pyx_v_offset); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 315, __pyx_L1_error)
+    __pyx_t_5 = __Pyx_PyLong_From_uint64_t(__pyx_v_offset); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 319, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_5);
     __pyx_t_6 = 1;
     #if CYTHON_UNPACK_METHODS
@@ -22868,14 +22885,14 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
       __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
       __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
       __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 315, __pyx_L1_error)
+      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 319, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_2);
     }
     __Pyx_Raise(__pyx_t_2, 0, 0, 0);
     __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-    __PYX_ERR(0, 315, __pyx_L1_error)
+    __PYX_ERR(0, 319, __pyx_L1_error)
 
-    /* "pyspark_jetstream/_decode.pyx":314
+    /* "pyspark_jetstream/_decode.pyx":318
  *         else:
  *             reason = "the checksum of the record does not hold"
  *         if not self.tolerant:             # <<<<<<<<<<<<<<
@@ -22884,7 +22901,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":316
+  /* "pyspark_jetstream/_decode.pyx":320
  *         if not self.tolerant:
  *             raise Damage(offset, reason)
  *         self.damaged += 1             # <<<<<<<<<<<<<<
@@ -22893,7 +22910,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
 */
   __pyx_v_self->damaged = (__pyx_v_self->damaged + 1);
 
-  /* "pyspark_jetstream/_decode.pyx":317
+  /* "pyspark_jetstream/_decode.pyx":321
  *             raise Damage(offset, reason)
  *         self.damaged += 1
  *         if self.first_damage is None:             # <<<<<<<<<<<<<<
@@ -22904,29 +22921,29 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":318
+    /* "pyspark_jetstream/_decode.pyx":322
  *         self.damaged += 1
  *         if self.first_damage is None:
  *             self.first_damage = (offset, reason)             # <<<<<<<<<<<<<<
  *         following = self.known(offset) if self.known is not None else None
  *         if following is None or following <= offset or following - self.base >= self.size:
 */
-    __pyx_t_2 = __Pyx_PyLong_From_uint64_t(__pyx_v_offset); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 318, __pyx_L1_error)
+    __pyx_t_2 = __Pyx_PyLong_From_uint64_t(__pyx_v_offset); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 322, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_2);
-    __pyx_t_4 = PyTuple_New(2); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 318, __pyx_L1_error)
+    __pyx_t_4 = PyTuple_New(2); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 322, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_4);
     __Pyx_GIVEREF(__pyx_t_2);
-    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_4, 0, __pyx_t_2) != (0)) __PYX_ERR(0, 318, __pyx_L1_error);
+    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_4, 0, __pyx_t_2) != (0)) __PYX_ERR(0, 322, __pyx_L1_error);
     __Pyx_INCREF(__pyx_v_reason);
     __Pyx_GIVEREF(__pyx_v_reason);
-    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_4, 1, __pyx_v_reason) != (0)) __PYX_ERR(0, 318, __pyx_L1_error);
+    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_4, 1, __pyx_v_reason) != (0)) __PYX_ERR(0, 322, __pyx_L1_error);
     __pyx_t_2 = 0;
     __Pyx_GIVEREF(__pyx_t_4);
     __Pyx_GOTREF(__pyx_v_self->first_damage);
     __Pyx_DECREF_SET(__pyx_v_self->first_damage, __pyx_t_4);
     __pyx_t_4 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":317
+    /* "pyspark_jetstream/_decode.pyx":321
  *             raise Damage(offset, reason)
  *         self.damaged += 1
  *         if self.first_damage is None:             # <<<<<<<<<<<<<<
@@ -22935,7 +22952,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":319
+  /* "pyspark_jetstream/_decode.pyx":323
  *         if self.first_damage is None:
  *             self.first_damage = (offset, reason)
  *         following = self.known(offset) if self.known is not None else None             # <<<<<<<<<<<<<<
@@ -22947,7 +22964,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
     __pyx_t_5 = NULL;
     __Pyx_INCREF(__pyx_v_self->known);
     __pyx_t_3 = __pyx_v_self->known; 
-    __pyx_t_7 = __Pyx_PyLong_From_uint64_t(__pyx_v_offset); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 319, __pyx_L1_error)
+    __pyx_t_7 = __Pyx_PyLong_From_uint64_t(__pyx_v_offset); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 323, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_7);
     __pyx_t_6 = 1;
     #if CYTHON_UNPACK_METHODS
@@ -22967,7 +22984,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
       __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
       __Pyx_DECREF(__pyx_t_7); __pyx_t_7 = 0;
       __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
-      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 319, __pyx_L1_error)
+      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 323, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_2);
     }
     __pyx_t_4 = __pyx_t_2;
@@ -22980,7 +22997,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
   __pyx_v_following = __pyx_t_4;
   __pyx_t_4 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":320
+  /* "pyspark_jetstream/_decode.pyx":324
  *             self.first_damage = (offset, reason)
  *         following = self.known(offset) if self.known is not None else None
  *         if following is None or following <= offset or following - self.base >= self.size:             # <<<<<<<<<<<<<<
@@ -22996,9 +23013,9 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
 
     goto __pyx_L7_bool_binop_done;
   }
-  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_offset); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 320, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_offset); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 324, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  __pyx_t_8 = __Pyx_PyObject_CompareBoolLe_object_int(__pyx_v_following, __pyx_t_4, Py_LE); if (unlikely((__pyx_t_8 < 0))) __PYX_ERR(0, 320, __pyx_L1_error)
+  __pyx_t_8 = __Pyx_PyObject_CompareBoolLe_object_int(__pyx_v_following, __pyx_t_4, Py_LE); if (unlikely((__pyx_t_8 < 0))) __PYX_ERR(0, 324, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
   if (!__pyx_t_8) {
 
@@ -23008,14 +23025,14 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
 
     goto __pyx_L7_bool_binop_done;
   }
-  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_self->base); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 320, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_self->base); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 324, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  __pyx_t_2 = __Pyx_PyNumber_Subtract_object_int(__pyx_v_following, __pyx_t_4); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 320, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyNumber_Subtract_object_int(__pyx_v_following, __pyx_t_4); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 324, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-  __pyx_t_4 = __Pyx_PyLong_FromSize_t(__pyx_v_self->size); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 320, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_FromSize_t(__pyx_v_self->size); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 324, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  __pyx_t_8 = __Pyx_PyObject_CompareBoolGe_object_int(__pyx_t_2, __pyx_t_4, Py_GE); if (unlikely((__pyx_t_8 < 0))) __PYX_ERR(0, 320, __pyx_L1_error)
+  __pyx_t_8 = __Pyx_PyObject_CompareBoolGe_object_int(__pyx_t_2, __pyx_t_4, Py_GE); if (unlikely((__pyx_t_8 < 0))) __PYX_ERR(0, 324, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
@@ -23025,7 +23042,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":321
+    /* "pyspark_jetstream/_decode.pyx":325
  *         following = self.known(offset) if self.known is not None else None
  *         if following is None or following <= offset or following - self.base >= self.size:
  *             return False             # <<<<<<<<<<<<<<
@@ -23038,7 +23055,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":320
+    /* "pyspark_jetstream/_decode.pyx":324
  *             self.first_damage = (offset, reason)
  *         following = self.known(offset) if self.known is not None else None
  *         if following is None or following <= offset or following - self.base >= self.size:             # <<<<<<<<<<<<<<
@@ -23047,23 +23064,23 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":322
+  /* "pyspark_jetstream/_decode.pyx":326
  *         if following is None or following <= offset or following - self.base >= self.size:
  *             return False
  *         self.at = following - self.base             # <<<<<<<<<<<<<<
  *         return True
  * 
 */
-  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_self->base); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 322, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_self->base); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 326, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  __pyx_t_2 = __Pyx_PyNumber_Subtract_object_int(__pyx_v_following, __pyx_t_4); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 322, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyNumber_Subtract_object_int(__pyx_v_following, __pyx_t_4); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 326, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-  __pyx_t_6 = __Pyx_PyLong_As_size_t(__pyx_t_2); if (unlikely((__pyx_t_6 == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 322, __pyx_L1_error)
+  __pyx_t_6 = __Pyx_PyLong_As_size_t(__pyx_t_2); if (unlikely((__pyx_t_6 == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 326, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
   __pyx_v_self->at = __pyx_t_6;
 
-  /* "pyspark_jetstream/_decode.pyx":323
+  /* "pyspark_jetstream/_decode.pyx":327
  *             return False
  *         self.at = following - self.base
  *         return True             # <<<<<<<<<<<<<<
@@ -23076,7 +23093,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":305
+  /* "pyspark_jetstream/_decode.pyx":309
  *         return self.dead_at < self.dead_end and load64(self.dead_at) == seq
  * 
  *     cdef bint step_over(self) except -1:             # <<<<<<<<<<<<<<
@@ -23102,7 +23119,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":325
+/* "pyspark_jetstream/_decode.pyx":329
  *         return True
  * 
  *     cdef bint wanted(self, const char* at, uint64_t seq, bint* dead) except -1:             # <<<<<<<<<<<<<<
@@ -23120,7 +23137,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":327
+  /* "pyspark_jetstream/_decode.pyx":331
  *     cdef bint wanted(self, const char* at, uint64_t seq, bint* dead) except -1:
  *         cdef int64_t ts_ns
  *         dead[0] = False             # <<<<<<<<<<<<<<
@@ -23129,7 +23146,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
 */
   (__pyx_v_dead[0]) = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":328
+  /* "pyspark_jetstream/_decode.pyx":332
  *         cdef int64_t ts_ns
  *         dead[0] = False
  *         if seq < self.first or at[4] != KIND_MESSAGE:             # <<<<<<<<<<<<<<
@@ -23155,7 +23172,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":329
+    /* "pyspark_jetstream/_decode.pyx":333
  *         dead[0] = False
  *         if seq < self.first or at[4] != KIND_MESSAGE:
  *             return False             # <<<<<<<<<<<<<<
@@ -23168,7 +23185,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":328
+    /* "pyspark_jetstream/_decode.pyx":332
  *         cdef int64_t ts_ns
  *         dead[0] = False
  *         if seq < self.first or at[4] != KIND_MESSAGE:             # <<<<<<<<<<<<<<
@@ -23177,7 +23194,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":330
+  /* "pyspark_jetstream/_decode.pyx":334
  *         if seq < self.first or at[4] != KIND_MESSAGE:
  *             return False
  *         ts_ns = <int64_t>load64(at + 16)             # <<<<<<<<<<<<<<
@@ -23186,7 +23203,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
 */
   __pyx_v_ts_ns = ((int64_t)__pyx_f_17pyspark_jetstream_7_decode_load64((__pyx_v_at + 16)));
 
-  /* "pyspark_jetstream/_decode.pyx":331
+  /* "pyspark_jetstream/_decode.pyx":335
  *             return False
  *         ts_ns = <int64_t>load64(at + 16)
  *         if ts_ns < self.low_ns or ts_ns > self.high_ns:             # <<<<<<<<<<<<<<
@@ -23212,7 +23229,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":332
+    /* "pyspark_jetstream/_decode.pyx":336
  *         ts_ns = <int64_t>load64(at + 16)
  *         if ts_ns < self.low_ns or ts_ns > self.high_ns:
  *             return False             # <<<<<<<<<<<<<<
@@ -23225,7 +23242,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":331
+    /* "pyspark_jetstream/_decode.pyx":335
  *             return False
  *         ts_ns = <int64_t>load64(at + 16)
  *         if ts_ns < self.low_ns or ts_ns > self.high_ns:             # <<<<<<<<<<<<<<
@@ -23234,7 +23251,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":333
+  /* "pyspark_jetstream/_decode.pyx":337
  *         if ts_ns < self.low_ns or ts_ns > self.high_ns:
  *             return False
  *         if self.dead_at < self.dead_end:             # <<<<<<<<<<<<<<
@@ -23246,7 +23263,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":334
+    /* "pyspark_jetstream/_decode.pyx":338
  *             return False
  *         if self.dead_at < self.dead_end:
  *             dead[0] = self.is_dead(seq)             # <<<<<<<<<<<<<<
@@ -23255,7 +23272,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
 */
     (__pyx_v_dead[0]) = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->is_dead(__pyx_v_self, __pyx_v_seq);
 
-    /* "pyspark_jetstream/_decode.pyx":335
+    /* "pyspark_jetstream/_decode.pyx":339
  *         if self.dead_at < self.dead_end:
  *             dead[0] = self.is_dead(seq)
  *             if dead[0] and not self.show_dead:             # <<<<<<<<<<<<<<
@@ -23277,7 +23294,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
     if (__pyx_t_1) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":336
+      /* "pyspark_jetstream/_decode.pyx":340
  *             dead[0] = self.is_dead(seq)
  *             if dead[0] and not self.show_dead:
  *                 return False             # <<<<<<<<<<<<<<
@@ -23290,7 +23307,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
       }
       goto __pyx_L0;
 
-      /* "pyspark_jetstream/_decode.pyx":335
+      /* "pyspark_jetstream/_decode.pyx":339
  *         if self.dead_at < self.dead_end:
  *             dead[0] = self.is_dead(seq)
  *             if dead[0] and not self.show_dead:             # <<<<<<<<<<<<<<
@@ -23299,7 +23316,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":333
+    /* "pyspark_jetstream/_decode.pyx":337
  *         if ts_ns < self.low_ns or ts_ns > self.high_ns:
  *             return False
  *         if self.dead_at < self.dead_end:             # <<<<<<<<<<<<<<
@@ -23308,7 +23325,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":337
+  /* "pyspark_jetstream/_decode.pyx":341
  *             if dead[0] and not self.show_dead:
  *                 return False
  *         if self.accepts is not None and not self.wanted_subject(at + RECORD_HEAD, load16(at + 6)):             # <<<<<<<<<<<<<<
@@ -23324,7 +23341,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
 
     goto __pyx_L14_bool_binop_done;
   }
-  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->wanted_subject(__pyx_v_self, (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD), __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6))); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 337, __pyx_L1_error)
+  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->wanted_subject(__pyx_v_self, (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD), __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6))); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 341, __pyx_L1_error)
   __pyx_t_3 = (!__pyx_t_2);
 
 
@@ -23335,7 +23352,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":338
+    /* "pyspark_jetstream/_decode.pyx":342
  *                 return False
  *         if self.accepts is not None and not self.wanted_subject(at + RECORD_HEAD, load16(at + 6)):
  *             return False             # <<<<<<<<<<<<<<
@@ -23348,7 +23365,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":337
+    /* "pyspark_jetstream/_decode.pyx":341
  *             if dead[0] and not self.show_dead:
  *                 return False
  *         if self.accepts is not None and not self.wanted_subject(at + RECORD_HEAD, load16(at + 6)):             # <<<<<<<<<<<<<<
@@ -23357,7 +23374,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":339
+  /* "pyspark_jetstream/_decode.pyx":343
  *         if self.accepts is not None and not self.wanted_subject(at + RECORD_HEAD, load16(at + 6)):
  *             return False
  *         return True             # <<<<<<<<<<<<<<
@@ -23370,7 +23387,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":325
+  /* "pyspark_jetstream/_decode.pyx":329
  *         return True
  * 
  *     cdef bint wanted(self, const char* at, uint64_t seq, bint* dead) except -1:             # <<<<<<<<<<<<<<
@@ -23388,7 +23405,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":341
+/* "pyspark_jetstream/_decode.pyx":345
  *         return True
  * 
  *     cdef uint32_t gather(self) except? 0xFFFFFFFF:             # <<<<<<<<<<<<<<
@@ -23410,14 +23427,16 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
   size_t __pyx_t_3;
   PyObject *__pyx_t_4 = NULL;
   PyObject *__pyx_t_5 = NULL;
-  uint64_t __pyx_t_6;
-  uint32_t __pyx_t_7;
+  PyObject *__pyx_t_6 = NULL;
+  PyObject *__pyx_t_7 = NULL;
+  uint64_t __pyx_t_8;
+  uint32_t __pyx_t_9;
   int __pyx_lineno = 0;
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("gather", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":343
+  /* "pyspark_jetstream/_decode.pyx":347
  *     cdef uint32_t gather(self) except? 0xFFFFFFFF:
  *         """Pick the rows of the next batch."""
  *         cdef uint32_t size, count = 0             # <<<<<<<<<<<<<<
@@ -23426,7 +23445,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
   __pyx_v_count = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":344
+  /* "pyspark_jetstream/_decode.pyx":348
  *         """Pick the rows of the next batch."""
  *         cdef uint32_t size, count = 0
  *         cdef size_t taken = 0             # <<<<<<<<<<<<<<
@@ -23435,7 +23454,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
   __pyx_v_taken = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":348
+  /* "pyspark_jetstream/_decode.pyx":352
  *         cdef uint64_t seq
  *         cdef bint dead
  *         while self.at < self.size and count < ROWS_MAX and taken < self.batch_bytes and self.last_seen < self.last:             # <<<<<<<<<<<<<<
@@ -23482,7 +23501,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 
     if (!__pyx_t_1) break;
 
-    /* "pyspark_jetstream/_decode.pyx":349
+    /* "pyspark_jetstream/_decode.pyx":353
  *         cdef bint dead
  *         while self.at < self.size and count < ROWS_MAX and taken < self.batch_bytes and self.last_seen < self.last:
  *             at = self.start + self.at             # <<<<<<<<<<<<<<
@@ -23491,7 +23510,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
     __pyx_v_at = (__pyx_v_self->start + __pyx_v_self->at);
 
-    /* "pyspark_jetstream/_decode.pyx":350
+    /* "pyspark_jetstream/_decode.pyx":354
  *         while self.at < self.size and count < ROWS_MAX and taken < self.batch_bytes and self.last_seen < self.last:
  *             at = self.start + self.at
  *             size = check(at, self.size - self.at, self.salt)             # <<<<<<<<<<<<<<
@@ -23500,7 +23519,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
     __pyx_v_size = __pyx_f_17pyspark_jetstream_7_decode_check(__pyx_v_at, (__pyx_v_self->size - __pyx_v_self->at), __pyx_v_self->salt);
 
-    /* "pyspark_jetstream/_decode.pyx":351
+    /* "pyspark_jetstream/_decode.pyx":355
  *             at = self.start + self.at
  *             size = check(at, self.size - self.at, self.salt)
  *             if size == 0:             # <<<<<<<<<<<<<<
@@ -23512,21 +23531,21 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
     if (__pyx_t_1) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":352
+      /* "pyspark_jetstream/_decode.pyx":356
  *             size = check(at, self.size - self.at, self.salt)
  *             if size == 0:
  *                 if not self.step_over():             # <<<<<<<<<<<<<<
  *                     self.at = self.size
  *                 continue
 */
-      __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->step_over(__pyx_v_self); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(0, 352, __pyx_L1_error)
+      __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->step_over(__pyx_v_self); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(0, 356, __pyx_L1_error)
       __pyx_t_2 = (!__pyx_t_1);
 
 
       if (__pyx_t_2) {
 
 
-        /* "pyspark_jetstream/_decode.pyx":353
+        /* "pyspark_jetstream/_decode.pyx":357
  *             if size == 0:
  *                 if not self.step_over():
  *                     self.at = self.size             # <<<<<<<<<<<<<<
@@ -23537,7 +23556,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 
         __pyx_v_self->at = __pyx_t_3;
 
-        /* "pyspark_jetstream/_decode.pyx":352
+        /* "pyspark_jetstream/_decode.pyx":356
  *             size = check(at, self.size - self.at, self.salt)
  *             if size == 0:
  *                 if not self.step_over():             # <<<<<<<<<<<<<<
@@ -23546,16 +23565,16 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
       }
 
-      /* "pyspark_jetstream/_decode.pyx":354
+      /* "pyspark_jetstream/_decode.pyx":358
  *                 if not self.step_over():
  *                     self.at = self.size
  *                 continue             # <<<<<<<<<<<<<<
  *             if at[5]:
- *                 raise ValueError("encrypted records: open_records comes first")
+ *                 raise Encrypted(self.base + self.at)
 */
       goto __pyx_L3_continue;
 
-      /* "pyspark_jetstream/_decode.pyx":351
+      /* "pyspark_jetstream/_decode.pyx":355
  *             at = self.start + self.at
  *             size = check(at, self.size - self.at, self.salt)
  *             if size == 0:             # <<<<<<<<<<<<<<
@@ -23564,11 +23583,11 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":355
+    /* "pyspark_jetstream/_decode.pyx":359
  *                     self.at = self.size
  *                 continue
  *             if at[5]:             # <<<<<<<<<<<<<<
- *                 raise ValueError("encrypted records: open_records comes first")
+ *                 raise Encrypted(self.base + self.at)
  *             seq = load64(at + 8)
 */
     __pyx_t_2 = ((__pyx_v_at[5]) != 0);
@@ -23576,46 +23595,63 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
     if (unlikely(__pyx_t_2)) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":356
+      /* "pyspark_jetstream/_decode.pyx":360
  *                 continue
  *             if at[5]:
- *                 raise ValueError("encrypted records: open_records comes first")             # <<<<<<<<<<<<<<
+ *                 raise Encrypted(self.base + self.at)             # <<<<<<<<<<<<<<
  *             seq = load64(at + 8)
  *             if seq > self.last:
 */
       __pyx_t_5 = NULL;
+      __Pyx_GetModuleGlobalName(__pyx_t_6, __pyx_mstate_global->__pyx_n_u_Encrypted); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 360, __pyx_L1_error)
+      __Pyx_GOTREF(__pyx_t_6);
+      __pyx_t_7 = __Pyx_PyLong_From_uint64_t((__pyx_v_self->base + __pyx_v_self->at)); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 360, __pyx_L1_error)
+      __Pyx_GOTREF(__pyx_t_7);
       __pyx_t_3 = 1;
+      #if CYTHON_UNPACK_METHODS
+      if (unlikely(PyMethod_Check(__pyx_t_6))) {
+        __pyx_t_5 = PyMethod_GET_SELF(__pyx_t_6);
+        assert(__pyx_t_5);
+        PyObject* __pyx__function = PyMethod_GET_FUNCTION(__pyx_t_6);
+        __Pyx_INCREF(__pyx_t_5);
+        __Pyx_INCREF(__pyx__function);
+        __Pyx_DECREF_SET(__pyx_t_6, __pyx__function);
+        __pyx_t_3 = 0;
+      }
+      #endif
       {
-        PyObject *__pyx_callargs[2] = {__pyx_t_5, __pyx_mstate_global->__pyx_kp_u_encrypted_records_open_records_c};
-        __pyx_t_4 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_ValueError)), __pyx_callargs+__pyx_t_3, (2-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+        PyObject *__pyx_callargs[2] = {__pyx_t_5, __pyx_t_7};
+        __pyx_t_4 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_6, __pyx_callargs+__pyx_t_3, (2-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
         __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
-        if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 356, __pyx_L1_error)
+        __Pyx_DECREF(__pyx_t_7); __pyx_t_7 = 0;
+        __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
+        if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 360, __pyx_L1_error)
         __Pyx_GOTREF(__pyx_t_4);
       }
       __Pyx_Raise(__pyx_t_4, 0, 0, 0);
       __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-      __PYX_ERR(0, 356, __pyx_L1_error)
+      __PYX_ERR(0, 360, __pyx_L1_error)
 
-      /* "pyspark_jetstream/_decode.pyx":355
+      /* "pyspark_jetstream/_decode.pyx":359
  *                     self.at = self.size
  *                 continue
  *             if at[5]:             # <<<<<<<<<<<<<<
- *                 raise ValueError("encrypted records: open_records comes first")
+ *                 raise Encrypted(self.base + self.at)
  *             seq = load64(at + 8)
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":357
+    /* "pyspark_jetstream/_decode.pyx":361
  *             if at[5]:
- *                 raise ValueError("encrypted records: open_records comes first")
+ *                 raise Encrypted(self.base + self.at)
  *             seq = load64(at + 8)             # <<<<<<<<<<<<<<
  *             if seq > self.last:
  *                 self.at = self.size
 */
     __pyx_v_seq = __pyx_f_17pyspark_jetstream_7_decode_load64((__pyx_v_at + 8));
 
-    /* "pyspark_jetstream/_decode.pyx":358
- *                 raise ValueError("encrypted records: open_records comes first")
+    /* "pyspark_jetstream/_decode.pyx":362
+ *                 raise Encrypted(self.base + self.at)
  *             seq = load64(at + 8)
  *             if seq > self.last:             # <<<<<<<<<<<<<<
  *                 self.at = self.size
@@ -23626,7 +23662,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
     if (__pyx_t_2) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":359
+      /* "pyspark_jetstream/_decode.pyx":363
  *             seq = load64(at + 8)
  *             if seq > self.last:
  *                 self.at = self.size             # <<<<<<<<<<<<<<
@@ -23637,7 +23673,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 
       __pyx_v_self->at = __pyx_t_3;
 
-      /* "pyspark_jetstream/_decode.pyx":360
+      /* "pyspark_jetstream/_decode.pyx":364
  *             if seq > self.last:
  *                 self.at = self.size
  *                 break             # <<<<<<<<<<<<<<
@@ -23646,8 +23682,8 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
       goto __pyx_L4_break;
 
-      /* "pyspark_jetstream/_decode.pyx":358
- *                 raise ValueError("encrypted records: open_records comes first")
+      /* "pyspark_jetstream/_decode.pyx":362
+ *                 raise Encrypted(self.base + self.at)
  *             seq = load64(at + 8)
  *             if seq > self.last:             # <<<<<<<<<<<<<<
  *                 self.at = self.size
@@ -23655,7 +23691,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":361
+    /* "pyspark_jetstream/_decode.pyx":365
  *                 self.at = self.size
  *                 break
  *             if seq > self.last_seen:             # <<<<<<<<<<<<<<
@@ -23667,7 +23703,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
     if (__pyx_t_2) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":362
+      /* "pyspark_jetstream/_decode.pyx":366
  *                 break
  *             if seq > self.last_seen:
  *                 self.last_seen = seq + (load64(at + RECORD_HEAD) - 1 if at[4] == KIND_SKIP else 0)             # <<<<<<<<<<<<<<
@@ -23678,16 +23714,16 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 
       if (__pyx_t_2) {
 
-        __pyx_t_6 = (__pyx_f_17pyspark_jetstream_7_decode_load64((__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD)) - 1);
+        __pyx_t_8 = (__pyx_f_17pyspark_jetstream_7_decode_load64((__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD)) - 1);
       } else {
 
-        __pyx_t_6 = 0;
+        __pyx_t_8 = 0;
       }
 
-      __pyx_v_self->last_seen = (__pyx_v_seq + __pyx_t_6);
+      __pyx_v_self->last_seen = (__pyx_v_seq + __pyx_t_8);
 
 
-      /* "pyspark_jetstream/_decode.pyx":361
+      /* "pyspark_jetstream/_decode.pyx":365
  *                 self.at = self.size
  *                 break
  *             if seq > self.last_seen:             # <<<<<<<<<<<<<<
@@ -23696,18 +23732,18 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":363
+    /* "pyspark_jetstream/_decode.pyx":367
  *             if seq > self.last_seen:
  *                 self.last_seen = seq + (load64(at + RECORD_HEAD) - 1 if at[4] == KIND_SKIP else 0)
  *             if self.wanted(at, seq, &dead):             # <<<<<<<<<<<<<<
  *                 self.rows[count] = <uint32_t>self.at
  *                 self.row_dead[count] = dead
 */
-    __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->wanted(__pyx_v_self, __pyx_v_at, __pyx_v_seq, (&__pyx_v_dead)); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 363, __pyx_L1_error)
+    __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->wanted(__pyx_v_self, __pyx_v_at, __pyx_v_seq, (&__pyx_v_dead)); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 367, __pyx_L1_error)
     if (__pyx_t_2) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":364
+      /* "pyspark_jetstream/_decode.pyx":368
  *                 self.last_seen = seq + (load64(at + RECORD_HEAD) - 1 if at[4] == KIND_SKIP else 0)
  *             if self.wanted(at, seq, &dead):
  *                 self.rows[count] = <uint32_t>self.at             # <<<<<<<<<<<<<<
@@ -23716,7 +23752,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
       (__pyx_v_self->rows[__pyx_v_count]) = ((uint32_t)__pyx_v_self->at);
 
-      /* "pyspark_jetstream/_decode.pyx":365
+      /* "pyspark_jetstream/_decode.pyx":369
  *             if self.wanted(at, seq, &dead):
  *                 self.rows[count] = <uint32_t>self.at
  *                 self.row_dead[count] = dead             # <<<<<<<<<<<<<<
@@ -23725,7 +23761,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
       (__pyx_v_self->row_dead[__pyx_v_count]) = __pyx_v_dead;
 
-      /* "pyspark_jetstream/_decode.pyx":366
+      /* "pyspark_jetstream/_decode.pyx":370
  *                 self.rows[count] = <uint32_t>self.at
  *                 self.row_dead[count] = dead
  *                 count += 1             # <<<<<<<<<<<<<<
@@ -23734,7 +23770,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
       __pyx_v_count = (__pyx_v_count + 1);
 
-      /* "pyspark_jetstream/_decode.pyx":367
+      /* "pyspark_jetstream/_decode.pyx":371
  *                 self.row_dead[count] = dead
  *                 count += 1
  *                 taken += 64 + (size if self.columns & (PAYLOAD_ | HEADERS_) else load16(at + 6))             # <<<<<<<<<<<<<<
@@ -23745,16 +23781,16 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 
       if (__pyx_t_2) {
 
-        __pyx_t_7 = __pyx_v_size;
+        __pyx_t_9 = __pyx_v_size;
       } else {
 
-        __pyx_t_7 = __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6));
+        __pyx_t_9 = __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6));
       }
 
-      __pyx_v_taken = (__pyx_v_taken + (64 + __pyx_t_7));
+      __pyx_v_taken = (__pyx_v_taken + (64 + __pyx_t_9));
 
 
-      /* "pyspark_jetstream/_decode.pyx":363
+      /* "pyspark_jetstream/_decode.pyx":367
  *             if seq > self.last_seen:
  *                 self.last_seen = seq + (load64(at + RECORD_HEAD) - 1 if at[4] == KIND_SKIP else 0)
  *             if self.wanted(at, seq, &dead):             # <<<<<<<<<<<<<<
@@ -23763,7 +23799,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":368
+    /* "pyspark_jetstream/_decode.pyx":372
  *                 count += 1
  *                 taken += 64 + (size if self.columns & (PAYLOAD_ | HEADERS_) else load16(at + 6))
  *             self.at += size             # <<<<<<<<<<<<<<
@@ -23775,7 +23811,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
   }
   __pyx_L4_break:;
 
-  /* "pyspark_jetstream/_decode.pyx":369
+  /* "pyspark_jetstream/_decode.pyx":373
  *                 taken += 64 + (size if self.columns & (PAYLOAD_ | HEADERS_) else load16(at + 6))
  *             self.at += size
  *         self.rows_read += count             # <<<<<<<<<<<<<<
@@ -23784,7 +23820,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
   __pyx_v_self->rows_read = (__pyx_v_self->rows_read + __pyx_v_count);
 
-  /* "pyspark_jetstream/_decode.pyx":370
+  /* "pyspark_jetstream/_decode.pyx":374
  *             self.at += size
  *         self.rows_read += count
  *         return count             # <<<<<<<<<<<<<<
@@ -23797,7 +23833,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":341
+  /* "pyspark_jetstream/_decode.pyx":345
  *         return True
  * 
  *     cdef uint32_t gather(self) except? 0xFFFFFFFF:             # <<<<<<<<<<<<<<
@@ -23809,6 +23845,8 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
   __pyx_L1_error:;
   __Pyx_XDECREF(__pyx_t_4);
   __Pyx_XDECREF(__pyx_t_5);
+  __Pyx_XDECREF(__pyx_t_6);
+  __Pyx_XDECREF(__pyx_t_7);
   __Pyx_AddTraceback("pyspark_jetstream._decode.Decoder.gather", __pyx_clineno, __pyx_lineno, __pyx_filename);
   __pyx_r = 0xFFFFFFFF;
   __pyx_L0:;
@@ -23823,7 +23861,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":372
+/* "pyspark_jetstream/_decode.pyx":376
  *         return count
  * 
  *     def next_batch(self) -> dict | None:             # <<<<<<<<<<<<<<
@@ -23888,17 +23926,17 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("next_batch", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":374
+  /* "pyspark_jetstream/_decode.pyx":378
  *     def next_batch(self) -> dict | None:
  *         """`rows` and, of each column wanted, its Arrow buffers; None at the end."""
  *         cdef uint32_t count = self.gather()             # <<<<<<<<<<<<<<
  *         if count == 0:
  *             return None
 */
-  __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->gather(__pyx_v_self); if (unlikely(__pyx_t_1 == ((uint32_t)0xFFFFFFFF) && PyErr_Occurred())) __PYX_ERR(0, 374, __pyx_L1_error)
+  __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->gather(__pyx_v_self); if (unlikely(__pyx_t_1 == ((uint32_t)0xFFFFFFFF) && PyErr_Occurred())) __PYX_ERR(0, 378, __pyx_L1_error)
   __pyx_v_count = __pyx_t_1;
 
-  /* "pyspark_jetstream/_decode.pyx":375
+  /* "pyspark_jetstream/_decode.pyx":379
  *         """`rows` and, of each column wanted, its Arrow buffers; None at the end."""
  *         cdef uint32_t count = self.gather()
  *         if count == 0:             # <<<<<<<<<<<<<<
@@ -23910,7 +23948,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":376
+    /* "pyspark_jetstream/_decode.pyx":380
  *         cdef uint32_t count = self.gather()
  *         if count == 0:
  *             return None             # <<<<<<<<<<<<<<
@@ -23927,7 +23965,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":375
+    /* "pyspark_jetstream/_decode.pyx":379
  *         """`rows` and, of each column wanted, its Arrow buffers; None at the end."""
  *         cdef uint32_t count = self.gather()
  *         if count == 0:             # <<<<<<<<<<<<<<
@@ -23936,23 +23974,23 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":377
+  /* "pyspark_jetstream/_decode.pyx":381
  *         if count == 0:
  *             return None
  *         out = {"rows": count}             # <<<<<<<<<<<<<<
  *         if self.columns & SUBJECT_:
  *             out["subject"] = self.subjects(count)
 */
-  __pyx_t_3 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 377, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 381, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_3);
-  __pyx_t_4 = __Pyx_PyLong_From_uint32_t(__pyx_v_count); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 377, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_From_uint32_t(__pyx_v_count); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 381, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  if (PyDict_SetItem(__pyx_t_3, __pyx_mstate_global->__pyx_n_u_rows, __pyx_t_4) < (0)) __PYX_ERR(0, 377, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_3, __pyx_mstate_global->__pyx_n_u_rows, __pyx_t_4) < (0)) __PYX_ERR(0, 381, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
   __pyx_v_out = ((PyObject*)__pyx_t_3);
   __pyx_t_3 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":378
+  /* "pyspark_jetstream/_decode.pyx":382
  *             return None
  *         out = {"rows": count}
  *         if self.columns & SUBJECT_:             # <<<<<<<<<<<<<<
@@ -23964,19 +24002,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":379
+    /* "pyspark_jetstream/_decode.pyx":383
  *         out = {"rows": count}
  *         if self.columns & SUBJECT_:
  *             out["subject"] = self.subjects(count)             # <<<<<<<<<<<<<<
  *         if self.columns & SEQ_:
  *             out["seq"] = self.numbers(count, 8)
 */
-    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->subjects(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 379, __pyx_L1_error)
+    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->subjects(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 383, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
-    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_subject, __pyx_t_3) < 0))) __PYX_ERR(0, 379, __pyx_L1_error)
+    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_subject, __pyx_t_3) < 0))) __PYX_ERR(0, 383, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":378
+    /* "pyspark_jetstream/_decode.pyx":382
  *             return None
  *         out = {"rows": count}
  *         if self.columns & SUBJECT_:             # <<<<<<<<<<<<<<
@@ -23985,7 +24023,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":380
+  /* "pyspark_jetstream/_decode.pyx":384
  *         if self.columns & SUBJECT_:
  *             out["subject"] = self.subjects(count)
  *         if self.columns & SEQ_:             # <<<<<<<<<<<<<<
@@ -23997,19 +24035,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":381
+    /* "pyspark_jetstream/_decode.pyx":385
  *             out["subject"] = self.subjects(count)
  *         if self.columns & SEQ_:
  *             out["seq"] = self.numbers(count, 8)             # <<<<<<<<<<<<<<
  *         if self.columns & TIME_:
  *             out["ts_ns"] = self.numbers(count, 16)
 */
-    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->numbers(__pyx_v_self, __pyx_v_count, 8); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 381, __pyx_L1_error)
+    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->numbers(__pyx_v_self, __pyx_v_count, 8); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 385, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
-    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_seq, __pyx_t_3) < 0))) __PYX_ERR(0, 381, __pyx_L1_error)
+    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_seq, __pyx_t_3) < 0))) __PYX_ERR(0, 385, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":380
+    /* "pyspark_jetstream/_decode.pyx":384
  *         if self.columns & SUBJECT_:
  *             out["subject"] = self.subjects(count)
  *         if self.columns & SEQ_:             # <<<<<<<<<<<<<<
@@ -24018,7 +24056,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":382
+  /* "pyspark_jetstream/_decode.pyx":386
  *         if self.columns & SEQ_:
  *             out["seq"] = self.numbers(count, 8)
  *         if self.columns & TIME_:             # <<<<<<<<<<<<<<
@@ -24030,19 +24068,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":383
+    /* "pyspark_jetstream/_decode.pyx":387
  *             out["seq"] = self.numbers(count, 8)
  *         if self.columns & TIME_:
  *             out["ts_ns"] = self.numbers(count, 16)             # <<<<<<<<<<<<<<
  *         if self.columns & PAYLOAD_:
  *             out["payload"] = self.payloads(count)
 */
-    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->numbers(__pyx_v_self, __pyx_v_count, 16); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 383, __pyx_L1_error)
+    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->numbers(__pyx_v_self, __pyx_v_count, 16); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 387, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
-    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_ts_ns, __pyx_t_3) < 0))) __PYX_ERR(0, 383, __pyx_L1_error)
+    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_ts_ns, __pyx_t_3) < 0))) __PYX_ERR(0, 387, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":382
+    /* "pyspark_jetstream/_decode.pyx":386
  *         if self.columns & SEQ_:
  *             out["seq"] = self.numbers(count, 8)
  *         if self.columns & TIME_:             # <<<<<<<<<<<<<<
@@ -24051,7 +24089,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":384
+  /* "pyspark_jetstream/_decode.pyx":388
  *         if self.columns & TIME_:
  *             out["ts_ns"] = self.numbers(count, 16)
  *         if self.columns & PAYLOAD_:             # <<<<<<<<<<<<<<
@@ -24063,19 +24101,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":385
+    /* "pyspark_jetstream/_decode.pyx":389
  *             out["ts_ns"] = self.numbers(count, 16)
  *         if self.columns & PAYLOAD_:
  *             out["payload"] = self.payloads(count)             # <<<<<<<<<<<<<<
  *         if self.columns & SIZE_:
  *             out["size"] = self.sizes(count)
 */
-    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->payloads(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 385, __pyx_L1_error)
+    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->payloads(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 389, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
-    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_payload, __pyx_t_3) < 0))) __PYX_ERR(0, 385, __pyx_L1_error)
+    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_payload, __pyx_t_3) < 0))) __PYX_ERR(0, 389, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":384
+    /* "pyspark_jetstream/_decode.pyx":388
  *         if self.columns & TIME_:
  *             out["ts_ns"] = self.numbers(count, 16)
  *         if self.columns & PAYLOAD_:             # <<<<<<<<<<<<<<
@@ -24084,7 +24122,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":386
+  /* "pyspark_jetstream/_decode.pyx":390
  *         if self.columns & PAYLOAD_:
  *             out["payload"] = self.payloads(count)
  *         if self.columns & SIZE_:             # <<<<<<<<<<<<<<
@@ -24096,19 +24134,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":387
+    /* "pyspark_jetstream/_decode.pyx":391
  *             out["payload"] = self.payloads(count)
  *         if self.columns & SIZE_:
  *             out["size"] = self.sizes(count)             # <<<<<<<<<<<<<<
  *         if self.columns & HEADERS_:
  *             out["headers"] = self.headers(count)
 */
-    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->sizes(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 387, __pyx_L1_error)
+    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->sizes(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 391, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
-    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_size, __pyx_t_3) < 0))) __PYX_ERR(0, 387, __pyx_L1_error)
+    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_size, __pyx_t_3) < 0))) __PYX_ERR(0, 391, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":386
+    /* "pyspark_jetstream/_decode.pyx":390
  *         if self.columns & PAYLOAD_:
  *             out["payload"] = self.payloads(count)
  *         if self.columns & SIZE_:             # <<<<<<<<<<<<<<
@@ -24117,7 +24155,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":388
+  /* "pyspark_jetstream/_decode.pyx":392
  *         if self.columns & SIZE_:
  *             out["size"] = self.sizes(count)
  *         if self.columns & HEADERS_:             # <<<<<<<<<<<<<<
@@ -24129,19 +24167,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":389
+    /* "pyspark_jetstream/_decode.pyx":393
  *             out["size"] = self.sizes(count)
  *         if self.columns & HEADERS_:
  *             out["headers"] = self.headers(count)             # <<<<<<<<<<<<<<
  *         if self.columns & MSG_ID_:
  *             out["msg_id"] = self.message_ids(count)
 */
-    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->headers(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 389, __pyx_L1_error)
+    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->headers(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 393, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
-    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_headers, __pyx_t_3) < 0))) __PYX_ERR(0, 389, __pyx_L1_error)
+    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_headers, __pyx_t_3) < 0))) __PYX_ERR(0, 393, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":388
+    /* "pyspark_jetstream/_decode.pyx":392
  *         if self.columns & SIZE_:
  *             out["size"] = self.sizes(count)
  *         if self.columns & HEADERS_:             # <<<<<<<<<<<<<<
@@ -24150,7 +24188,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":390
+  /* "pyspark_jetstream/_decode.pyx":394
  *         if self.columns & HEADERS_:
  *             out["headers"] = self.headers(count)
  *         if self.columns & MSG_ID_:             # <<<<<<<<<<<<<<
@@ -24162,19 +24200,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":391
+    /* "pyspark_jetstream/_decode.pyx":395
  *             out["headers"] = self.headers(count)
  *         if self.columns & MSG_ID_:
  *             out["msg_id"] = self.message_ids(count)             # <<<<<<<<<<<<<<
  *         if self.columns & DELETED_:
  *             out["deleted"] = self.deletions(count)
 */
-    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->message_ids(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 391, __pyx_L1_error)
+    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->message_ids(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 395, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
-    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_msg_id, __pyx_t_3) < 0))) __PYX_ERR(0, 391, __pyx_L1_error)
+    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_msg_id, __pyx_t_3) < 0))) __PYX_ERR(0, 395, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":390
+    /* "pyspark_jetstream/_decode.pyx":394
  *         if self.columns & HEADERS_:
  *             out["headers"] = self.headers(count)
  *         if self.columns & MSG_ID_:             # <<<<<<<<<<<<<<
@@ -24183,7 +24221,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":392
+  /* "pyspark_jetstream/_decode.pyx":396
  *         if self.columns & MSG_ID_:
  *             out["msg_id"] = self.message_ids(count)
  *         if self.columns & DELETED_:             # <<<<<<<<<<<<<<
@@ -24195,19 +24233,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":393
+    /* "pyspark_jetstream/_decode.pyx":397
  *             out["msg_id"] = self.message_ids(count)
  *         if self.columns & DELETED_:
  *             out["deleted"] = self.deletions(count)             # <<<<<<<<<<<<<<
  *         return out
  * 
 */
-    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->deletions(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 393, __pyx_L1_error)
+    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->deletions(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 397, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
-    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_deleted, __pyx_t_3) < 0))) __PYX_ERR(0, 393, __pyx_L1_error)
+    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_deleted, __pyx_t_3) < 0))) __PYX_ERR(0, 397, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":392
+    /* "pyspark_jetstream/_decode.pyx":396
  *         if self.columns & MSG_ID_:
  *             out["msg_id"] = self.message_ids(count)
  *         if self.columns & DELETED_:             # <<<<<<<<<<<<<<
@@ -24216,7 +24254,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":394
+  /* "pyspark_jetstream/_decode.pyx":398
  *         if self.columns & DELETED_:
  *             out["deleted"] = self.deletions(count)
  *         return out             # <<<<<<<<<<<<<<
@@ -24234,7 +24272,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":372
+  /* "pyspark_jetstream/_decode.pyx":376
  *         return count
  * 
  *     def next_batch(self) -> dict | None:             # <<<<<<<<<<<<<<
@@ -24256,7 +24294,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":396
+/* "pyspark_jetstream/_decode.pyx":400
  *         return out
  * 
  *     cdef bytes numbers(self, uint32_t count, size_t field):             # <<<<<<<<<<<<<<
@@ -24279,19 +24317,19 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_numbers(struct __
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("numbers", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":397
+  /* "pyspark_jetstream/_decode.pyx":401
  * 
  *     cdef bytes numbers(self, uint32_t count, size_t field):
  *         cdef bytes out = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>count * 8)             # <<<<<<<<<<<<<<
  *         cdef char* to = PyBytes_AS_STRING(out)
  *         cdef uint32_t row
 */
-  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, (((Py_ssize_t)__pyx_v_count) * 8)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 397, __pyx_L1_error)
+  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, (((Py_ssize_t)__pyx_v_count) * 8)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 401, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __pyx_v_out = ((PyObject*)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":398
+  /* "pyspark_jetstream/_decode.pyx":402
  *     cdef bytes numbers(self, uint32_t count, size_t field):
  *         cdef bytes out = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>count * 8)
  *         cdef char* to = PyBytes_AS_STRING(out)             # <<<<<<<<<<<<<<
@@ -24300,7 +24338,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_numbers(struct __
 */
   __pyx_v_to = PyBytes_AS_STRING(__pyx_v_out);
 
-  /* "pyspark_jetstream/_decode.pyx":400
+  /* "pyspark_jetstream/_decode.pyx":404
  *         cdef char* to = PyBytes_AS_STRING(out)
  *         cdef uint32_t row
  *         for row in range(count):             # <<<<<<<<<<<<<<
@@ -24314,7 +24352,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_numbers(struct __
   for (__pyx_t_4 = 0; __pyx_t_4 < __pyx_t_3; __pyx_t_4+=1) {
     __pyx_v_row = __pyx_t_4;
 
-    /* "pyspark_jetstream/_decode.pyx":401
+    /* "pyspark_jetstream/_decode.pyx":405
  *         cdef uint32_t row
  *         for row in range(count):
  *             memcpy(to + <size_t>row * 8, self.start + self.rows[row] + field, 8)             # <<<<<<<<<<<<<<
@@ -24325,7 +24363,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_numbers(struct __
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":402
+  /* "pyspark_jetstream/_decode.pyx":406
  *         for row in range(count):
  *             memcpy(to + <size_t>row * 8, self.start + self.rows[row] + field, 8)
  *         return out             # <<<<<<<<<<<<<<
@@ -24343,7 +24381,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_numbers(struct __
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":396
+  /* "pyspark_jetstream/_decode.pyx":400
  *         return out
  * 
  *     cdef bytes numbers(self, uint32_t count, size_t field):             # <<<<<<<<<<<<<<
@@ -24365,7 +24403,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_numbers(struct __
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":404
+/* "pyspark_jetstream/_decode.pyx":408
  *         return out
  * 
  *     cdef bytes sizes(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -24389,19 +24427,19 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_sizes(struct __py
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("sizes", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":405
+  /* "pyspark_jetstream/_decode.pyx":409
  * 
  *     cdef bytes sizes(self, uint32_t count):
  *         cdef bytes out = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>count * 4)             # <<<<<<<<<<<<<<
  *         cdef uint32_t* to = <uint32_t*>PyBytes_AS_STRING(out)
  *         cdef const char* at
 */
-  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, (((Py_ssize_t)__pyx_v_count) * 4)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 405, __pyx_L1_error)
+  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, (((Py_ssize_t)__pyx_v_count) * 4)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 409, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __pyx_v_out = ((PyObject*)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":406
+  /* "pyspark_jetstream/_decode.pyx":410
  *     cdef bytes sizes(self, uint32_t count):
  *         cdef bytes out = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>count * 4)
  *         cdef uint32_t* to = <uint32_t*>PyBytes_AS_STRING(out)             # <<<<<<<<<<<<<<
@@ -24410,7 +24448,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_sizes(struct __py
 */
   __pyx_v_to = ((uint32_t *)PyBytes_AS_STRING(__pyx_v_out));
 
-  /* "pyspark_jetstream/_decode.pyx":409
+  /* "pyspark_jetstream/_decode.pyx":413
  *         cdef const char* at
  *         cdef uint32_t row
  *         for row in range(count):             # <<<<<<<<<<<<<<
@@ -24424,7 +24462,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_sizes(struct __py
   for (__pyx_t_4 = 0; __pyx_t_4 < __pyx_t_3; __pyx_t_4+=1) {
     __pyx_v_row = __pyx_t_4;
 
-    /* "pyspark_jetstream/_decode.pyx":410
+    /* "pyspark_jetstream/_decode.pyx":414
  *         cdef uint32_t row
  *         for row in range(count):
  *             at = self.start + self.rows[row]             # <<<<<<<<<<<<<<
@@ -24433,7 +24471,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_sizes(struct __py
 */
     __pyx_v_at = (__pyx_v_self->start + (__pyx_v_self->rows[__pyx_v_row]));
 
-    /* "pyspark_jetstream/_decode.pyx":411
+    /* "pyspark_jetstream/_decode.pyx":415
  *         for row in range(count):
  *             at = self.start + self.rows[row]
  *             to[row] = load32(at) - RECORD_FIXED - load16(at + 6) - load32(at + 24)             # <<<<<<<<<<<<<<
@@ -24444,7 +24482,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_sizes(struct __py
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":412
+  /* "pyspark_jetstream/_decode.pyx":416
  *             at = self.start + self.rows[row]
  *             to[row] = load32(at) - RECORD_FIXED - load16(at + 6) - load32(at + 24)
  *         return out             # <<<<<<<<<<<<<<
@@ -24462,7 +24500,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_sizes(struct __py
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":404
+  /* "pyspark_jetstream/_decode.pyx":408
  *         return out
  * 
  *     cdef bytes sizes(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -24485,15 +24523,233 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_sizes(struct __py
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":414
+/* "pyspark_jetstream/_decode.pyx":418
  *         return out
  * 
  *     cdef tuple subjects(self, uint32_t count):             # <<<<<<<<<<<<<<
- *         cdef Bytes offsets = Bytes()
- *         cdef Bytes text = Bytes()
+ *         cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>count + 1) * 4)
+ *         cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)
 */
 
 static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self, uint32_t __pyx_v_count) {
+  PyObject *__pyx_v_offsets = 0;
+  int32_t *__pyx_v_ends;
+  PyObject *__pyx_v_content = 0;
+  char *__pyx_v_to;
+  uint32_t __pyx_v_row;
+  PyObject *__pyx_r = NULL;
+  __Pyx_RefNannyDeclarations
+  PyObject *__pyx_t_1 = NULL;
+  uint32_t __pyx_t_2;
+  uint32_t __pyx_t_3;
+  uint32_t __pyx_t_4;
+  int __pyx_t_5;
+  int __pyx_lineno = 0;
+  const char *__pyx_filename = NULL;
+  int __pyx_clineno = 0;
+  __Pyx_RefNannySetupContext("subjects", 0);
+
+  /* "pyspark_jetstream/_decode.pyx":419
+ * 
+ *     cdef tuple subjects(self, uint32_t count):
+ *         cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>count + 1) * 4)             # <<<<<<<<<<<<<<
+ *         cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)
+ *         cdef bytes content
+*/
+  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, ((((Py_ssize_t)__pyx_v_count) + 1) * 4)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 419, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_1);
+  __pyx_v_offsets = ((PyObject*)__pyx_t_1);
+  __pyx_t_1 = 0;
+
+  /* "pyspark_jetstream/_decode.pyx":420
+ *     cdef tuple subjects(self, uint32_t count):
+ *         cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>count + 1) * 4)
+ *         cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)             # <<<<<<<<<<<<<<
+ *         cdef bytes content
+ *         cdef char* to
+*/
+  __pyx_v_ends = ((int32_t *)PyBytes_AS_STRING(__pyx_v_offsets));
+
+  /* "pyspark_jetstream/_decode.pyx":424
+ *         cdef char* to
+ *         cdef uint32_t row
+ *         ends[0] = 0             # <<<<<<<<<<<<<<
+ *         for row in range(count):
+ *             ends[row + 1] = ends[row] + load16(self.start + self.rows[row] + 6)
+*/
+  (__pyx_v_ends[0]) = 0;
+
+  /* "pyspark_jetstream/_decode.pyx":425
+ *         cdef uint32_t row
+ *         ends[0] = 0
+ *         for row in range(count):             # <<<<<<<<<<<<<<
+ *             ends[row + 1] = ends[row] + load16(self.start + self.rows[row] + 6)
+ *         content = PyBytes_FromStringAndSize(NULL, ends[count])
+*/
+
+  __pyx_t_2 = __pyx_v_count;
+  __pyx_t_3 = __pyx_t_2;
+
+  for (__pyx_t_4 = 0; __pyx_t_4 < __pyx_t_3; __pyx_t_4+=1) {
+    __pyx_v_row = __pyx_t_4;
+
+    /* "pyspark_jetstream/_decode.pyx":426
+ *         ends[0] = 0
+ *         for row in range(count):
+ *             ends[row + 1] = ends[row] + load16(self.start + self.rows[row] + 6)             # <<<<<<<<<<<<<<
+ *         content = PyBytes_FromStringAndSize(NULL, ends[count])
+ *         to = PyBytes_AS_STRING(content)
+*/
+    (__pyx_v_ends[(__pyx_v_row + 1)]) = ((__pyx_v_ends[__pyx_v_row]) + __pyx_f_17pyspark_jetstream_7_decode_load16(((__pyx_v_self->start + (__pyx_v_self->rows[__pyx_v_row])) + 6)));
+  }
+
+
+  /* "pyspark_jetstream/_decode.pyx":427
+ *         for row in range(count):
+ *             ends[row + 1] = ends[row] + load16(self.start + self.rows[row] + 6)
+ *         content = PyBytes_FromStringAndSize(NULL, ends[count])             # <<<<<<<<<<<<<<
+ *         to = PyBytes_AS_STRING(content)
+ *         for row in range(count):
+*/
+  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, (__pyx_v_ends[__pyx_v_count])); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 427, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_1);
+  __pyx_v_content = ((PyObject*)__pyx_t_1);
+  __pyx_t_1 = 0;
+
+  /* "pyspark_jetstream/_decode.pyx":428
+ *             ends[row + 1] = ends[row] + load16(self.start + self.rows[row] + 6)
+ *         content = PyBytes_FromStringAndSize(NULL, ends[count])
+ *         to = PyBytes_AS_STRING(content)             # <<<<<<<<<<<<<<
+ *         for row in range(count):
+ *             memcpy(to + ends[row], self.start + self.rows[row] + RECORD_HEAD, ends[row + 1] - ends[row])
+*/
+  __pyx_v_to = PyBytes_AS_STRING(__pyx_v_content);
+
+  /* "pyspark_jetstream/_decode.pyx":429
+ *         content = PyBytes_FromStringAndSize(NULL, ends[count])
+ *         to = PyBytes_AS_STRING(content)
+ *         for row in range(count):             # <<<<<<<<<<<<<<
+ *             memcpy(to + ends[row], self.start + self.rows[row] + RECORD_HEAD, ends[row + 1] - ends[row])
+ *         if is_ascii(to, ends[count]):
+*/
+
+  __pyx_t_2 = __pyx_v_count;
+  __pyx_t_3 = __pyx_t_2;
+
+  for (__pyx_t_4 = 0; __pyx_t_4 < __pyx_t_3; __pyx_t_4+=1) {
+    __pyx_v_row = __pyx_t_4;
+
+    /* "pyspark_jetstream/_decode.pyx":430
+ *         to = PyBytes_AS_STRING(content)
+ *         for row in range(count):
+ *             memcpy(to + ends[row], self.start + self.rows[row] + RECORD_HEAD, ends[row + 1] - ends[row])             # <<<<<<<<<<<<<<
+ *         if is_ascii(to, ends[count]):
+ *             return offsets, content
+*/
+    (void)(memcpy((__pyx_v_to + (__pyx_v_ends[__pyx_v_row])), ((__pyx_v_self->start + (__pyx_v_self->rows[__pyx_v_row])) + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD), ((__pyx_v_ends[(__pyx_v_row + 1)]) - (__pyx_v_ends[__pyx_v_row]))));
+  }
+
+
+  /* "pyspark_jetstream/_decode.pyx":431
+ *         for row in range(count):
+ *             memcpy(to + ends[row], self.start + self.rows[row] + RECORD_HEAD, ends[row + 1] - ends[row])
+ *         if is_ascii(to, ends[count]):             # <<<<<<<<<<<<<<
+ *             return offsets, content
+ *         return self.subjects_one_by_one(count)
+*/
+  __pyx_t_5 = __pyx_f_17pyspark_jetstream_7_decode_is_ascii(__pyx_v_to, (__pyx_v_ends[__pyx_v_count]));
+
+  if (__pyx_t_5) {
+
+
+    /* "pyspark_jetstream/_decode.pyx":432
+ *             memcpy(to + ends[row], self.start + self.rows[row] + RECORD_HEAD, ends[row + 1] - ends[row])
+ *         if is_ascii(to, ends[count]):
+ *             return offsets, content             # <<<<<<<<<<<<<<
+ *         return self.subjects_one_by_one(count)
+ * 
+*/
+    __pyx_t_1 = PyTuple_New(2); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 432, __pyx_L1_error)
+    __Pyx_GOTREF(__pyx_t_1);
+    __Pyx_INCREF(__pyx_v_offsets);
+    __Pyx_GIVEREF(__pyx_v_offsets);
+    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 0, __pyx_v_offsets) != (0)) __PYX_ERR(0, 432, __pyx_L1_error);
+    __Pyx_INCREF(__pyx_v_content);
+    __Pyx_GIVEREF(__pyx_v_content);
+    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 1, __pyx_v_content) != (0)) __PYX_ERR(0, 432, __pyx_L1_error);
+    {
+      PyObject *__pyx_temp;
+      {
+        __pyx_temp = __pyx_r;
+        __pyx_r = ((PyObject*)__pyx_t_1);
+      }
+      __Pyx_XDECREF(__pyx_temp);
+    }
+    __pyx_t_1 = 0;
+    goto __pyx_L0;
+
+    /* "pyspark_jetstream/_decode.pyx":431
+ *         for row in range(count):
+ *             memcpy(to + ends[row], self.start + self.rows[row] + RECORD_HEAD, ends[row + 1] - ends[row])
+ *         if is_ascii(to, ends[count]):             # <<<<<<<<<<<<<<
+ *             return offsets, content
+ *         return self.subjects_one_by_one(count)
+*/
+  }
+
+  /* "pyspark_jetstream/_decode.pyx":433
+ *         if is_ascii(to, ends[count]):
+ *             return offsets, content
+ *         return self.subjects_one_by_one(count)             # <<<<<<<<<<<<<<
+ * 
+ *     cdef tuple subjects_one_by_one(self, uint32_t count):
+*/
+  __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->subjects_one_by_one(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 433, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_1);
+  {
+    PyObject *__pyx_temp;
+    {
+      __pyx_temp = __pyx_r;
+      __pyx_r = ((PyObject*)__pyx_t_1);
+    }
+    __Pyx_XDECREF(__pyx_temp);
+  }
+  __pyx_t_1 = 0;
+  goto __pyx_L0;
+
+  /* "pyspark_jetstream/_decode.pyx":418
+ *         return out
+ * 
+ *     cdef tuple subjects(self, uint32_t count):             # <<<<<<<<<<<<<<
+ *         cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>count + 1) * 4)
+ *         cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)
+*/
+
+  /* function exit code */
+  __pyx_L1_error:;
+  __Pyx_XDECREF(__pyx_t_1);
+  __Pyx_AddTraceback("pyspark_jetstream._decode.Decoder.subjects", __pyx_clineno, __pyx_lineno, __pyx_filename);
+  __pyx_r = 0;
+  __pyx_L0:;
+  __Pyx_XDECREF(__pyx_v_offsets);
+
+  __Pyx_XDECREF(__pyx_v_content);
+
+
+  __Pyx_XGIVEREF(__pyx_r);
+  __Pyx_RefNannyFinishContext();
+  return __pyx_r;
+}
+
+/* "pyspark_jetstream/_decode.pyx":435
+ *         return self.subjects_one_by_one(count)
+ * 
+ *     cdef tuple subjects_one_by_one(self, uint32_t count):             # <<<<<<<<<<<<<<
+ *         """With care for bytes that are not UTF-8."""
+ *         cdef Bytes offsets = Bytes()
+*/
+
+static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects_one_by_one(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self, uint32_t __pyx_v_count) {
   struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *__pyx_v_offsets = 0;
   struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *__pyx_v_text = 0;
   char const *__pyx_v_at;
@@ -24511,11 +24767,11 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
   int __pyx_lineno = 0;
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
-  __Pyx_RefNannySetupContext("subjects", 0);
+  __Pyx_RefNannySetupContext("subjects_one_by_one", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":415
- * 
- *     cdef tuple subjects(self, uint32_t count):
+  /* "pyspark_jetstream/_decode.pyx":437
+ *     cdef tuple subjects_one_by_one(self, uint32_t count):
+ *         """With care for bytes that are not UTF-8."""
  *         cdef Bytes offsets = Bytes()             # <<<<<<<<<<<<<<
  *         cdef Bytes text = Bytes()
  *         cdef const char* at
@@ -24526,14 +24782,14 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 415, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 437, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_offsets = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":416
- *     cdef tuple subjects(self, uint32_t count):
+  /* "pyspark_jetstream/_decode.pyx":438
+ *         """With care for bytes that are not UTF-8."""
  *         cdef Bytes offsets = Bytes()
  *         cdef Bytes text = Bytes()             # <<<<<<<<<<<<<<
  *         cdef const char* at
@@ -24545,23 +24801,23 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 416, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 438, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_text = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":419
+  /* "pyspark_jetstream/_decode.pyx":441
  *         cdef const char* at
  *         cdef uint32_t row
  *         offsets.add32(0)             # <<<<<<<<<<<<<<
  *         for row in range(count):
  *             at = self.start + self.rows[row]
 */
-  __pyx_t_4 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->add32(__pyx_v_offsets, 0); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(0, 419, __pyx_L1_error)
+  __pyx_t_4 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->add32(__pyx_v_offsets, 0); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(0, 441, __pyx_L1_error)
 
 
-  /* "pyspark_jetstream/_decode.pyx":420
+  /* "pyspark_jetstream/_decode.pyx":442
  *         cdef uint32_t row
  *         offsets.add32(0)
  *         for row in range(count):             # <<<<<<<<<<<<<<
@@ -24575,7 +24831,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
   for (__pyx_t_7 = 0; __pyx_t_7 < __pyx_t_6; __pyx_t_7+=1) {
     __pyx_v_row = __pyx_t_7;
 
-    /* "pyspark_jetstream/_decode.pyx":421
+    /* "pyspark_jetstream/_decode.pyx":443
  *         offsets.add32(0)
  *         for row in range(count):
  *             at = self.start + self.rows[row]             # <<<<<<<<<<<<<<
@@ -24584,45 +24840,45 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
 */
     __pyx_v_at = (__pyx_v_self->start + (__pyx_v_self->rows[__pyx_v_row]));
 
-    /* "pyspark_jetstream/_decode.pyx":422
+    /* "pyspark_jetstream/_decode.pyx":444
  *         for row in range(count):
  *             at = self.start + self.rows[row]
  *             add_text(text, at + RECORD_HEAD, load16(at + 6))             # <<<<<<<<<<<<<<
  *             offsets.add32(text.used)
  *         return offsets.take(), text.take()
 */
-    __pyx_t_4 = __pyx_f_17pyspark_jetstream_7_decode_add_text(__pyx_v_text, (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD), __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6))); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(0, 422, __pyx_L1_error)
+    __pyx_t_4 = __pyx_f_17pyspark_jetstream_7_decode_add_text(__pyx_v_text, (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD), __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6))); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(0, 444, __pyx_L1_error)
 
 
-    /* "pyspark_jetstream/_decode.pyx":423
+    /* "pyspark_jetstream/_decode.pyx":445
  *             at = self.start + self.rows[row]
  *             add_text(text, at + RECORD_HEAD, load16(at + 6))
  *             offsets.add32(text.used)             # <<<<<<<<<<<<<<
  *         return offsets.take(), text.take()
  * 
 */
-    __pyx_t_4 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->add32(__pyx_v_offsets, __pyx_v_text->used); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(0, 423, __pyx_L1_error)
+    __pyx_t_4 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->add32(__pyx_v_offsets, __pyx_v_text->used); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(0, 445, __pyx_L1_error)
 
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":424
+  /* "pyspark_jetstream/_decode.pyx":446
  *             add_text(text, at + RECORD_HEAD, load16(at + 6))
  *             offsets.add32(text.used)
  *         return offsets.take(), text.take()             # <<<<<<<<<<<<<<
  * 
  *     cdef tuple payloads(self, uint32_t count):
 */
-  __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->take(__pyx_v_offsets); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 424, __pyx_L1_error)
+  __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->take(__pyx_v_offsets); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 446, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_text->__pyx_vtab)->take(__pyx_v_text); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 424, __pyx_L1_error)
+  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_text->__pyx_vtab)->take(__pyx_v_text); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 446, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  __pyx_t_8 = PyTuple_New(2); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 424, __pyx_L1_error)
+  __pyx_t_8 = PyTuple_New(2); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 446, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_8);
   __Pyx_GIVEREF(__pyx_t_1);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_8, 0, __pyx_t_1) != (0)) __PYX_ERR(0, 424, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_8, 0, __pyx_t_1) != (0)) __PYX_ERR(0, 446, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_2);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_8, 1, __pyx_t_2) != (0)) __PYX_ERR(0, 424, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_8, 1, __pyx_t_2) != (0)) __PYX_ERR(0, 446, __pyx_L1_error);
   __pyx_t_1 = 0;
   __pyx_t_2 = 0;
   {
@@ -24636,12 +24892,12 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
   __pyx_t_8 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":414
- *         return out
+  /* "pyspark_jetstream/_decode.pyx":435
+ *         return self.subjects_one_by_one(count)
  * 
- *     cdef tuple subjects(self, uint32_t count):             # <<<<<<<<<<<<<<
+ *     cdef tuple subjects_one_by_one(self, uint32_t count):             # <<<<<<<<<<<<<<
+ *         """With care for bytes that are not UTF-8."""
  *         cdef Bytes offsets = Bytes()
- *         cdef Bytes text = Bytes()
 */
 
   /* function exit code */
@@ -24649,7 +24905,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
   __Pyx_XDECREF(__pyx_t_1);
   __Pyx_XDECREF(__pyx_t_2);
   __Pyx_XDECREF(__pyx_t_8);
-  __Pyx_AddTraceback("pyspark_jetstream._decode.Decoder.subjects", __pyx_clineno, __pyx_lineno, __pyx_filename);
+  __Pyx_AddTraceback("pyspark_jetstream._decode.Decoder.subjects_one_by_one", __pyx_clineno, __pyx_lineno, __pyx_filename);
   __pyx_r = 0;
   __pyx_L0:;
   __Pyx_XDECREF((PyObject *)__pyx_v_offsets);
@@ -24661,7 +24917,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":426
+/* "pyspark_jetstream/_decode.pyx":448
  *         return offsets.take(), text.take()
  * 
  *     cdef tuple payloads(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -24692,19 +24948,19 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("payloads", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":427
+  /* "pyspark_jetstream/_decode.pyx":449
  * 
  *     cdef tuple payloads(self, uint32_t count):
  *         cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>count + 1) * 4)             # <<<<<<<<<<<<<<
  *         cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)
  *         cdef bytes content
 */
-  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, ((((Py_ssize_t)__pyx_v_count) + 1) * 4)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 427, __pyx_L1_error)
+  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, ((((Py_ssize_t)__pyx_v_count) + 1) * 4)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 449, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __pyx_v_offsets = ((PyObject*)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":428
+  /* "pyspark_jetstream/_decode.pyx":450
  *     cdef tuple payloads(self, uint32_t count):
  *         cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>count + 1) * 4)
  *         cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)             # <<<<<<<<<<<<<<
@@ -24713,7 +24969,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
 */
   __pyx_v_ends = ((int32_t *)PyBytes_AS_STRING(__pyx_v_offsets));
 
-  /* "pyspark_jetstream/_decode.pyx":433
+  /* "pyspark_jetstream/_decode.pyx":455
  *         cdef const char* at
  *         cdef uint32_t row, head
  *         cdef uint64_t total = 0             # <<<<<<<<<<<<<<
@@ -24722,7 +24978,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
 */
   __pyx_v_total = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":434
+  /* "pyspark_jetstream/_decode.pyx":456
  *         cdef uint32_t row, head
  *         cdef uint64_t total = 0
  *         ends[0] = 0             # <<<<<<<<<<<<<<
@@ -24731,7 +24987,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
 */
   (__pyx_v_ends[0]) = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":435
+  /* "pyspark_jetstream/_decode.pyx":457
  *         cdef uint64_t total = 0
  *         ends[0] = 0
  *         for row in range(count):             # <<<<<<<<<<<<<<
@@ -24745,7 +25001,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
   for (__pyx_t_4 = 0; __pyx_t_4 < __pyx_t_3; __pyx_t_4+=1) {
     __pyx_v_row = __pyx_t_4;
 
-    /* "pyspark_jetstream/_decode.pyx":436
+    /* "pyspark_jetstream/_decode.pyx":458
  *         ends[0] = 0
  *         for row in range(count):
  *             at = self.start + self.rows[row]             # <<<<<<<<<<<<<<
@@ -24754,7 +25010,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
 */
     __pyx_v_at = (__pyx_v_self->start + (__pyx_v_self->rows[__pyx_v_row]));
 
-    /* "pyspark_jetstream/_decode.pyx":437
+    /* "pyspark_jetstream/_decode.pyx":459
  *         for row in range(count):
  *             at = self.start + self.rows[row]
  *             total += load32(at) - RECORD_FIXED - load16(at + 6) - load32(at + 24)             # <<<<<<<<<<<<<<
@@ -24763,7 +25019,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
 */
     __pyx_v_total = (__pyx_v_total + (((__pyx_f_17pyspark_jetstream_7_decode_load32(__pyx_v_at) - __pyx_e_17pyspark_jetstream_7_decode_RECORD_FIXED) - __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6))) - __pyx_f_17pyspark_jetstream_7_decode_load32((__pyx_v_at + 24))));
 
-    /* "pyspark_jetstream/_decode.pyx":438
+    /* "pyspark_jetstream/_decode.pyx":460
  *             at = self.start + self.rows[row]
  *             total += load32(at) - RECORD_FIXED - load16(at + 6) - load32(at + 24)
  *             if total > 0x7FFFFFFF:             # <<<<<<<<<<<<<<
@@ -24775,7 +25031,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
     if (unlikely(__pyx_t_5)) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":439
+      /* "pyspark_jetstream/_decode.pyx":461
  *             total += load32(at) - RECORD_FIXED - load16(at + 6) - load32(at + 24)
  *             if total > 0x7FFFFFFF:
  *                 raise OverflowError("a batch with more than 2 GiB of payload: lower batchBytes")             # <<<<<<<<<<<<<<
@@ -24788,14 +25044,14 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
         PyObject *__pyx_callargs[2] = {__pyx_t_6, __pyx_mstate_global->__pyx_kp_u_a_batch_with_more_than_2_GiB_of};
         __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_OverflowError)), __pyx_callargs+__pyx_t_7, (2-__pyx_t_7) | (__pyx_t_7*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
         __Pyx_XDECREF(__pyx_t_6); __pyx_t_6 = 0;
-        if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 439, __pyx_L1_error)
+        if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 461, __pyx_L1_error)
         __Pyx_GOTREF(__pyx_t_1);
       }
       __Pyx_Raise(__pyx_t_1, 0, 0, 0);
       __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
-      __PYX_ERR(0, 439, __pyx_L1_error)
+      __PYX_ERR(0, 461, __pyx_L1_error)
 
-      /* "pyspark_jetstream/_decode.pyx":438
+      /* "pyspark_jetstream/_decode.pyx":460
  *             at = self.start + self.rows[row]
  *             total += load32(at) - RECORD_FIXED - load16(at + 6) - load32(at + 24)
  *             if total > 0x7FFFFFFF:             # <<<<<<<<<<<<<<
@@ -24804,7 +25060,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":440
+    /* "pyspark_jetstream/_decode.pyx":462
  *             if total > 0x7FFFFFFF:
  *                 raise OverflowError("a batch with more than 2 GiB of payload: lower batchBytes")
  *             ends[row + 1] = <int32_t>total             # <<<<<<<<<<<<<<
@@ -24815,19 +25071,19 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":441
+  /* "pyspark_jetstream/_decode.pyx":463
  *                 raise OverflowError("a batch with more than 2 GiB of payload: lower batchBytes")
  *             ends[row + 1] = <int32_t>total
  *         content = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>total)             # <<<<<<<<<<<<<<
  *         to = PyBytes_AS_STRING(content)
  *         for row in range(count):
 */
-  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, ((Py_ssize_t)__pyx_v_total)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 441, __pyx_L1_error)
+  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, ((Py_ssize_t)__pyx_v_total)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 463, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __pyx_v_content = ((PyObject*)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":442
+  /* "pyspark_jetstream/_decode.pyx":464
  *             ends[row + 1] = <int32_t>total
  *         content = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>total)
  *         to = PyBytes_AS_STRING(content)             # <<<<<<<<<<<<<<
@@ -24836,7 +25092,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
 */
   __pyx_v_to = PyBytes_AS_STRING(__pyx_v_content);
 
-  /* "pyspark_jetstream/_decode.pyx":443
+  /* "pyspark_jetstream/_decode.pyx":465
  *         content = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>total)
  *         to = PyBytes_AS_STRING(content)
  *         for row in range(count):             # <<<<<<<<<<<<<<
@@ -24850,7 +25106,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
   for (__pyx_t_4 = 0; __pyx_t_4 < __pyx_t_3; __pyx_t_4+=1) {
     __pyx_v_row = __pyx_t_4;
 
-    /* "pyspark_jetstream/_decode.pyx":444
+    /* "pyspark_jetstream/_decode.pyx":466
  *         to = PyBytes_AS_STRING(content)
  *         for row in range(count):
  *             at = self.start + self.rows[row]             # <<<<<<<<<<<<<<
@@ -24859,7 +25115,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
 */
     __pyx_v_at = (__pyx_v_self->start + (__pyx_v_self->rows[__pyx_v_row]));
 
-    /* "pyspark_jetstream/_decode.pyx":445
+    /* "pyspark_jetstream/_decode.pyx":467
  *         for row in range(count):
  *             at = self.start + self.rows[row]
  *             head = RECORD_HEAD + load16(at + 6) + load32(at + 24)             # <<<<<<<<<<<<<<
@@ -24868,7 +25124,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
 */
     __pyx_v_head = ((__pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD + __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6))) + __pyx_f_17pyspark_jetstream_7_decode_load32((__pyx_v_at + 24)));
 
-    /* "pyspark_jetstream/_decode.pyx":446
+    /* "pyspark_jetstream/_decode.pyx":468
  *             at = self.start + self.rows[row]
  *             head = RECORD_HEAD + load16(at + 6) + load32(at + 24)
  *             memcpy(to + ends[row], at + head, ends[row + 1] - ends[row])             # <<<<<<<<<<<<<<
@@ -24879,21 +25135,21 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":447
+  /* "pyspark_jetstream/_decode.pyx":469
  *             head = RECORD_HEAD + load16(at + 6) + load32(at + 24)
  *             memcpy(to + ends[row], at + head, ends[row + 1] - ends[row])
  *         return offsets, content             # <<<<<<<<<<<<<<
  * 
  *     cdef tuple headers(self, uint32_t count):
 */
-  __pyx_t_1 = PyTuple_New(2); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 447, __pyx_L1_error)
+  __pyx_t_1 = PyTuple_New(2); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 469, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __Pyx_INCREF(__pyx_v_offsets);
   __Pyx_GIVEREF(__pyx_v_offsets);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 0, __pyx_v_offsets) != (0)) __PYX_ERR(0, 447, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 0, __pyx_v_offsets) != (0)) __PYX_ERR(0, 469, __pyx_L1_error);
   __Pyx_INCREF(__pyx_v_content);
   __Pyx_GIVEREF(__pyx_v_content);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 1, __pyx_v_content) != (0)) __PYX_ERR(0, 447, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 1, __pyx_v_content) != (0)) __PYX_ERR(0, 469, __pyx_L1_error);
   {
     PyObject *__pyx_temp;
     {
@@ -24905,7 +25161,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
   __pyx_t_1 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":426
+  /* "pyspark_jetstream/_decode.pyx":448
  *         return offsets.take(), text.take()
  * 
  *     cdef tuple payloads(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -24933,7 +25189,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":449
+/* "pyspark_jetstream/_decode.pyx":471
  *         return offsets, content
  * 
  *     cdef tuple headers(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -24983,7 +25239,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("headers", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":451
+  /* "pyspark_jetstream/_decode.pyx":473
  *     cdef tuple headers(self, uint32_t count):
  *         """(validity, map offsets, key offsets, keys, list offsets, value offsets, values)."""
  *         cdef Bytes maps = Bytes(), keys = Bytes(), key_ends = Bytes()             # <<<<<<<<<<<<<<
@@ -24996,7 +25252,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 451, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 473, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_maps = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
@@ -25007,7 +25263,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 451, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 473, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_keys = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
@@ -25018,13 +25274,13 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 451, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 473, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_key_ends = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":452
+  /* "pyspark_jetstream/_decode.pyx":474
  *         """(validity, map offsets, key offsets, keys, list offsets, value offsets, values)."""
  *         cdef Bytes maps = Bytes(), keys = Bytes(), key_ends = Bytes()
  *         cdef Bytes lists = Bytes(), values = Bytes(), value_ends = Bytes()             # <<<<<<<<<<<<<<
@@ -25037,7 +25293,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 452, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 474, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_lists = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
@@ -25048,7 +25304,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 452, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 474, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_values = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
@@ -25059,13 +25315,13 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 452, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 474, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_value_ends = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":453
+  /* "pyspark_jetstream/_decode.pyx":475
  *         cdef Bytes maps = Bytes(), keys = Bytes(), key_ends = Bytes()
  *         cdef Bytes lists = Bytes(), values = Bytes(), value_ends = Bytes()
  *         cdef FieldList fields = FieldList()             # <<<<<<<<<<<<<<
@@ -25078,13 +25334,13 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 453, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 475, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_fields = ((struct __pyx_obj_17pyspark_jetstream_7_decode_FieldList *)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":454
+  /* "pyspark_jetstream/_decode.pyx":476
  *         cdef Bytes lists = Bytes(), values = Bytes(), value_ends = Bytes()
  *         cdef FieldList fields = FieldList()
  *         cdef bytearray validity = bytearray((count + 7) // 8)             # <<<<<<<<<<<<<<
@@ -25092,7 +25348,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
  *         cdef const char* at
 */
   __pyx_t_2 = NULL;
-  __pyx_t_4 = __Pyx_PyLong_From_long(((__pyx_v_count + 7) / 8)); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 454, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_From_long(((__pyx_v_count + 7) / 8)); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 476, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   __pyx_t_3 = 1;
   {
@@ -25100,23 +25356,23 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)(&PyByteArray_Type), __pyx_callargs+__pyx_t_3, (2-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
     __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 454, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 476, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
   }
   __pyx_v_validity = ((PyObject*)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":455
+  /* "pyspark_jetstream/_decode.pyx":477
  *         cdef FieldList fields = FieldList()
  *         cdef bytearray validity = bytearray((count + 7) // 8)
  *         cdef char* bits = validity             # <<<<<<<<<<<<<<
  *         cdef const char* at
  *         cdef uint32_t row, size
 */
-  __pyx_t_5 = __Pyx_PyObject_AsWritableString(__pyx_v_validity); if (unlikely((!__pyx_t_5) && PyErr_Occurred())) __PYX_ERR(0, 455, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyObject_AsWritableString(__pyx_v_validity); if (unlikely((!__pyx_t_5) && PyErr_Occurred())) __PYX_ERR(0, 477, __pyx_L1_error)
   __pyx_v_bits = __pyx_t_5;
 
-  /* "pyspark_jetstream/_decode.pyx":458
+  /* "pyspark_jetstream/_decode.pyx":480
  *         cdef const char* at
  *         cdef uint32_t row, size
  *         cdef uint64_t key_count = 0, value_count = 0             # <<<<<<<<<<<<<<
@@ -25126,27 +25382,27 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
   __pyx_v_key_count = 0;
   __pyx_v_value_count = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":459
+  /* "pyspark_jetstream/_decode.pyx":481
  *         cdef uint32_t row, size
  *         cdef uint64_t key_count = 0, value_count = 0
  *         for out in (maps, key_ends, lists, value_ends):             # <<<<<<<<<<<<<<
  *             (<Bytes>out).add32(0)
  *         for row in range(count):
 */
-  __pyx_t_1 = PyTuple_New(4); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 459, __pyx_L1_error)
+  __pyx_t_1 = PyTuple_New(4); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 481, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __Pyx_INCREF((PyObject *)__pyx_v_maps);
   __Pyx_GIVEREF((PyObject *)__pyx_v_maps);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 0, ((PyObject *)__pyx_v_maps)) != (0)) __PYX_ERR(0, 459, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 0, ((PyObject *)__pyx_v_maps)) != (0)) __PYX_ERR(0, 481, __pyx_L1_error);
   __Pyx_INCREF((PyObject *)__pyx_v_key_ends);
   __Pyx_GIVEREF((PyObject *)__pyx_v_key_ends);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 1, ((PyObject *)__pyx_v_key_ends)) != (0)) __PYX_ERR(0, 459, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 1, ((PyObject *)__pyx_v_key_ends)) != (0)) __PYX_ERR(0, 481, __pyx_L1_error);
   __Pyx_INCREF((PyObject *)__pyx_v_lists);
   __Pyx_GIVEREF((PyObject *)__pyx_v_lists);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 2, ((PyObject *)__pyx_v_lists)) != (0)) __PYX_ERR(0, 459, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 2, ((PyObject *)__pyx_v_lists)) != (0)) __PYX_ERR(0, 481, __pyx_L1_error);
   __Pyx_INCREF((PyObject *)__pyx_v_value_ends);
   __Pyx_GIVEREF((PyObject *)__pyx_v_value_ends);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 3, ((PyObject *)__pyx_v_value_ends)) != (0)) __PYX_ERR(0, 459, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 3, ((PyObject *)__pyx_v_value_ends)) != (0)) __PYX_ERR(0, 481, __pyx_L1_error);
   __pyx_t_4 = __pyx_t_1; __Pyx_INCREF(__pyx_t_4);
   __pyx_t_6 = 0;
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
@@ -25158,23 +25414,23 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     __pyx_t_1 = __Pyx_PySequence_ITEM(__pyx_t_4, __pyx_t_6);
     #endif
     ++__pyx_t_6;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 459, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 481, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
-    if (!(likely(((__pyx_t_1) == Py_None) || likely(__Pyx_TypeTest(__pyx_t_1, __pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes))))) __PYX_ERR(0, 459, __pyx_L1_error)
+    if (!(likely(((__pyx_t_1) == Py_None) || likely(__Pyx_TypeTest(__pyx_t_1, __pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes))))) __PYX_ERR(0, 481, __pyx_L1_error)
     __Pyx_XDECREF_SET(__pyx_v_out, ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1));
     __pyx_t_1 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":460
+    /* "pyspark_jetstream/_decode.pyx":482
  *         cdef uint64_t key_count = 0, value_count = 0
  *         for out in (maps, key_ends, lists, value_ends):
  *             (<Bytes>out).add32(0)             # <<<<<<<<<<<<<<
  *         for row in range(count):
  *             at = self.start + self.rows[row]
 */
-    __pyx_t_7 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out)->__pyx_vtab)->add32(((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out), 0); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 460, __pyx_L1_error)
+    __pyx_t_7 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out)->__pyx_vtab)->add32(((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out), 0); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 482, __pyx_L1_error)
 
 
-    /* "pyspark_jetstream/_decode.pyx":459
+    /* "pyspark_jetstream/_decode.pyx":481
  *         cdef uint32_t row, size
  *         cdef uint64_t key_count = 0, value_count = 0
  *         for out in (maps, key_ends, lists, value_ends):             # <<<<<<<<<<<<<<
@@ -25184,7 +25440,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
   }
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":461
+  /* "pyspark_jetstream/_decode.pyx":483
  *         for out in (maps, key_ends, lists, value_ends):
  *             (<Bytes>out).add32(0)
  *         for row in range(count):             # <<<<<<<<<<<<<<
@@ -25198,7 +25454,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
   for (__pyx_t_10 = 0; __pyx_t_10 < __pyx_t_9; __pyx_t_10+=1) {
     __pyx_v_row = __pyx_t_10;
 
-    /* "pyspark_jetstream/_decode.pyx":462
+    /* "pyspark_jetstream/_decode.pyx":484
  *             (<Bytes>out).add32(0)
  *         for row in range(count):
  *             at = self.start + self.rows[row]             # <<<<<<<<<<<<<<
@@ -25207,7 +25463,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
 */
     __pyx_v_at = (__pyx_v_self->start + (__pyx_v_self->rows[__pyx_v_row]));
 
-    /* "pyspark_jetstream/_decode.pyx":463
+    /* "pyspark_jetstream/_decode.pyx":485
  *         for row in range(count):
  *             at = self.start + self.rows[row]
  *             size = load32(at + 24)             # <<<<<<<<<<<<<<
@@ -25216,7 +25472,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
 */
     __pyx_v_size = __pyx_f_17pyspark_jetstream_7_decode_load32((__pyx_v_at + 24));
 
-    /* "pyspark_jetstream/_decode.pyx":464
+    /* "pyspark_jetstream/_decode.pyx":486
  *             at = self.start + self.rows[row]
  *             size = load32(at + 24)
  *             if size:             # <<<<<<<<<<<<<<
@@ -25228,7 +25484,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     if (__pyx_t_11) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":465
+      /* "pyspark_jetstream/_decode.pyx":487
  *             size = load32(at + 24)
  *             if size:
  *                 bits[row >> 3] |= 1 << (row & 7)             # <<<<<<<<<<<<<<
@@ -25239,27 +25495,27 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
       __pyx_t_12 = (__pyx_v_row >> 3);
       (__pyx_v_bits[__pyx_t_12]) = ((__pyx_v_bits[__pyx_t_12]) | (1 << (__pyx_v_row & 7)));
 
-      /* "pyspark_jetstream/_decode.pyx":466
+      /* "pyspark_jetstream/_decode.pyx":488
  *             if size:
  *                 bits[row >> 3] |= 1 << (row & 7)
  *                 fields.parse(at + RECORD_HEAD + load16(at + 6), size)             # <<<<<<<<<<<<<<
  *                 self.add_fields(fields, keys, key_ends, lists, values, value_ends, &key_count, &value_count)
  *             maps.add32(key_count)
 */
-      __pyx_t_7 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_FieldList *)__pyx_v_fields->__pyx_vtab)->parse(__pyx_v_fields, ((__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD) + __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6))), __pyx_v_size); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 466, __pyx_L1_error)
+      __pyx_t_7 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_FieldList *)__pyx_v_fields->__pyx_vtab)->parse(__pyx_v_fields, ((__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD) + __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6))), __pyx_v_size); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 488, __pyx_L1_error)
 
 
-      /* "pyspark_jetstream/_decode.pyx":467
+      /* "pyspark_jetstream/_decode.pyx":489
  *                 bits[row >> 3] |= 1 << (row & 7)
  *                 fields.parse(at + RECORD_HEAD + load16(at + 6), size)
  *                 self.add_fields(fields, keys, key_ends, lists, values, value_ends, &key_count, &value_count)             # <<<<<<<<<<<<<<
  *             maps.add32(key_count)
  *         return (bytes(validity), maps.take(), key_ends.take(), keys.take(), lists.take(),
 */
-      __pyx_t_7 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->add_fields(__pyx_v_self, __pyx_v_fields, __pyx_v_keys, __pyx_v_key_ends, __pyx_v_lists, __pyx_v_values, __pyx_v_value_ends, (&__pyx_v_key_count), (&__pyx_v_value_count)); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 467, __pyx_L1_error)
+      __pyx_t_7 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->add_fields(__pyx_v_self, __pyx_v_fields, __pyx_v_keys, __pyx_v_key_ends, __pyx_v_lists, __pyx_v_values, __pyx_v_value_ends, (&__pyx_v_key_count), (&__pyx_v_value_count)); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 489, __pyx_L1_error)
 
 
-      /* "pyspark_jetstream/_decode.pyx":464
+      /* "pyspark_jetstream/_decode.pyx":486
  *             at = self.start + self.rows[row]
  *             size = load32(at + 24)
  *             if size:             # <<<<<<<<<<<<<<
@@ -25268,19 +25524,19 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":468
+    /* "pyspark_jetstream/_decode.pyx":490
  *                 fields.parse(at + RECORD_HEAD + load16(at + 6), size)
  *                 self.add_fields(fields, keys, key_ends, lists, values, value_ends, &key_count, &value_count)
  *             maps.add32(key_count)             # <<<<<<<<<<<<<<
  *         return (bytes(validity), maps.take(), key_ends.take(), keys.take(), lists.take(),
  *                 value_ends.take(), values.take(), key_count, value_count)
 */
-    __pyx_t_7 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_maps->__pyx_vtab)->add32(__pyx_v_maps, __pyx_v_key_count); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 468, __pyx_L1_error)
+    __pyx_t_7 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_maps->__pyx_vtab)->add32(__pyx_v_maps, __pyx_v_key_count); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 490, __pyx_L1_error)
 
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":469
+  /* "pyspark_jetstream/_decode.pyx":491
  *                 self.add_fields(fields, keys, key_ends, lists, values, value_ends, &key_count, &value_count)
  *             maps.add32(key_count)
  *         return (bytes(validity), maps.take(), key_ends.take(), keys.take(), lists.take(),             # <<<<<<<<<<<<<<
@@ -25293,61 +25549,61 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     PyObject *__pyx_callargs[2] = {__pyx_t_1, __pyx_v_validity};
     __pyx_t_4 = __Pyx_PyObject_FastCall((PyObject*)(&PyBytes_Type), __pyx_callargs+__pyx_t_3, (2-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_1); __pyx_t_1 = 0;
-    if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 469, __pyx_L1_error)
+    if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 491, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_4);
   }
-  __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_maps->__pyx_vtab)->take(__pyx_v_maps); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 469, __pyx_L1_error)
+  __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_maps->__pyx_vtab)->take(__pyx_v_maps); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 491, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_key_ends->__pyx_vtab)->take(__pyx_v_key_ends); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 469, __pyx_L1_error)
+  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_key_ends->__pyx_vtab)->take(__pyx_v_key_ends); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 491, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  __pyx_t_13 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_keys->__pyx_vtab)->take(__pyx_v_keys); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 469, __pyx_L1_error)
+  __pyx_t_13 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_keys->__pyx_vtab)->take(__pyx_v_keys); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 491, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_13);
-  __pyx_t_14 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_lists->__pyx_vtab)->take(__pyx_v_lists); if (unlikely(!__pyx_t_14)) __PYX_ERR(0, 469, __pyx_L1_error)
+  __pyx_t_14 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_lists->__pyx_vtab)->take(__pyx_v_lists); if (unlikely(!__pyx_t_14)) __PYX_ERR(0, 491, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_14);
 
-  /* "pyspark_jetstream/_decode.pyx":470
+  /* "pyspark_jetstream/_decode.pyx":492
  *             maps.add32(key_count)
  *         return (bytes(validity), maps.take(), key_ends.take(), keys.take(), lists.take(),
  *                 value_ends.take(), values.take(), key_count, value_count)             # <<<<<<<<<<<<<<
  * 
  *     cdef int add_fields(self, FieldList fields, Bytes keys, Bytes key_ends, Bytes lists, Bytes values,
 */
-  __pyx_t_15 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_value_ends->__pyx_vtab)->take(__pyx_v_value_ends); if (unlikely(!__pyx_t_15)) __PYX_ERR(0, 470, __pyx_L1_error)
+  __pyx_t_15 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_value_ends->__pyx_vtab)->take(__pyx_v_value_ends); if (unlikely(!__pyx_t_15)) __PYX_ERR(0, 492, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_15);
-  __pyx_t_16 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_values->__pyx_vtab)->take(__pyx_v_values); if (unlikely(!__pyx_t_16)) __PYX_ERR(0, 470, __pyx_L1_error)
+  __pyx_t_16 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_values->__pyx_vtab)->take(__pyx_v_values); if (unlikely(!__pyx_t_16)) __PYX_ERR(0, 492, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_16);
-  __pyx_t_17 = __Pyx_PyLong_From_uint64_t(__pyx_v_key_count); if (unlikely(!__pyx_t_17)) __PYX_ERR(0, 470, __pyx_L1_error)
+  __pyx_t_17 = __Pyx_PyLong_From_uint64_t(__pyx_v_key_count); if (unlikely(!__pyx_t_17)) __PYX_ERR(0, 492, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_17);
-  __pyx_t_18 = __Pyx_PyLong_From_uint64_t(__pyx_v_value_count); if (unlikely(!__pyx_t_18)) __PYX_ERR(0, 470, __pyx_L1_error)
+  __pyx_t_18 = __Pyx_PyLong_From_uint64_t(__pyx_v_value_count); if (unlikely(!__pyx_t_18)) __PYX_ERR(0, 492, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_18);
 
-  /* "pyspark_jetstream/_decode.pyx":469
+  /* "pyspark_jetstream/_decode.pyx":491
  *                 self.add_fields(fields, keys, key_ends, lists, values, value_ends, &key_count, &value_count)
  *             maps.add32(key_count)
  *         return (bytes(validity), maps.take(), key_ends.take(), keys.take(), lists.take(),             # <<<<<<<<<<<<<<
  *                 value_ends.take(), values.take(), key_count, value_count)
  * 
 */
-  __pyx_t_19 = PyTuple_New(9); if (unlikely(!__pyx_t_19)) __PYX_ERR(0, 469, __pyx_L1_error)
+  __pyx_t_19 = PyTuple_New(9); if (unlikely(!__pyx_t_19)) __PYX_ERR(0, 491, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_19);
   __Pyx_GIVEREF(__pyx_t_4);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 0, __pyx_t_4) != (0)) __PYX_ERR(0, 469, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 0, __pyx_t_4) != (0)) __PYX_ERR(0, 491, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_1);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 1, __pyx_t_1) != (0)) __PYX_ERR(0, 469, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 1, __pyx_t_1) != (0)) __PYX_ERR(0, 491, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_2);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 2, __pyx_t_2) != (0)) __PYX_ERR(0, 469, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 2, __pyx_t_2) != (0)) __PYX_ERR(0, 491, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_13);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 3, __pyx_t_13) != (0)) __PYX_ERR(0, 469, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 3, __pyx_t_13) != (0)) __PYX_ERR(0, 491, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_14);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 4, __pyx_t_14) != (0)) __PYX_ERR(0, 469, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 4, __pyx_t_14) != (0)) __PYX_ERR(0, 491, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_15);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 5, __pyx_t_15) != (0)) __PYX_ERR(0, 469, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 5, __pyx_t_15) != (0)) __PYX_ERR(0, 491, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_16);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 6, __pyx_t_16) != (0)) __PYX_ERR(0, 469, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 6, __pyx_t_16) != (0)) __PYX_ERR(0, 491, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_17);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 7, __pyx_t_17) != (0)) __PYX_ERR(0, 469, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 7, __pyx_t_17) != (0)) __PYX_ERR(0, 491, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_18);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 8, __pyx_t_18) != (0)) __PYX_ERR(0, 469, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 8, __pyx_t_18) != (0)) __PYX_ERR(0, 491, __pyx_L1_error);
   __pyx_t_4 = 0;
   __pyx_t_1 = 0;
   __pyx_t_2 = 0;
@@ -25368,7 +25624,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
   __pyx_t_19 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":449
+  /* "pyspark_jetstream/_decode.pyx":471
  *         return offsets, content
  * 
  *     cdef tuple headers(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -25411,7 +25667,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":472
+/* "pyspark_jetstream/_decode.pyx":494
  *                 value_ends.take(), values.take(), key_count, value_count)
  * 
  *     cdef int add_fields(self, FieldList fields, Bytes keys, Bytes key_ends, Bytes lists, Bytes values,             # <<<<<<<<<<<<<<
@@ -25439,7 +25695,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":477
+  /* "pyspark_jetstream/_decode.pyx":499
  *         cdef size_t index, other, before
  *         cdef bint repeated
  *         for index in range(fields.count):             # <<<<<<<<<<<<<<
@@ -25453,7 +25709,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
   for (__pyx_t_3 = 0; __pyx_t_3 < __pyx_t_2; __pyx_t_3+=1) {
     __pyx_v_index = __pyx_t_3;
 
-    /* "pyspark_jetstream/_decode.pyx":478
+    /* "pyspark_jetstream/_decode.pyx":500
  *         cdef bint repeated
  *         for index in range(fields.count):
  *             repeated = False             # <<<<<<<<<<<<<<
@@ -25462,7 +25718,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
 */
     __pyx_v_repeated = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":479
+    /* "pyspark_jetstream/_decode.pyx":501
  *         for index in range(fields.count):
  *             repeated = False
  *             for before in range(index):             # <<<<<<<<<<<<<<
@@ -25476,7 +25732,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
     for (__pyx_t_6 = 0; __pyx_t_6 < __pyx_t_5; __pyx_t_6+=1) {
       __pyx_v_before = __pyx_t_6;
 
-      /* "pyspark_jetstream/_decode.pyx":480
+      /* "pyspark_jetstream/_decode.pyx":502
  *             repeated = False
  *             for before in range(index):
  *                 repeated = repeated or same_key(&fields.items[before], &fields.items[index])             # <<<<<<<<<<<<<<
@@ -25499,7 +25755,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
     }
 
 
-    /* "pyspark_jetstream/_decode.pyx":481
+    /* "pyspark_jetstream/_decode.pyx":503
  *             for before in range(index):
  *                 repeated = repeated or same_key(&fields.items[before], &fields.items[index])
  *             if repeated:             # <<<<<<<<<<<<<<
@@ -25508,7 +25764,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
 */
     if (__pyx_v_repeated) {
 
-      /* "pyspark_jetstream/_decode.pyx":482
+      /* "pyspark_jetstream/_decode.pyx":504
  *                 repeated = repeated or same_key(&fields.items[before], &fields.items[index])
  *             if repeated:
  *                 continue             # <<<<<<<<<<<<<<
@@ -25517,7 +25773,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
 */
       goto __pyx_L3_continue;
 
-      /* "pyspark_jetstream/_decode.pyx":481
+      /* "pyspark_jetstream/_decode.pyx":503
  *             for before in range(index):
  *                 repeated = repeated or same_key(&fields.items[before], &fields.items[index])
  *             if repeated:             # <<<<<<<<<<<<<<
@@ -25526,27 +25782,27 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":483
+    /* "pyspark_jetstream/_decode.pyx":505
  *             if repeated:
  *                 continue
  *             add_text(keys, fields.items[index].key, fields.items[index].key_size)             # <<<<<<<<<<<<<<
  *             key_ends.add32(keys.used)
  *             key_count[0] += 1
 */
-    __pyx_t_9 = __pyx_f_17pyspark_jetstream_7_decode_add_text(__pyx_v_keys, (__pyx_v_fields->items[__pyx_v_index]).key, (__pyx_v_fields->items[__pyx_v_index]).key_size); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 483, __pyx_L1_error)
+    __pyx_t_9 = __pyx_f_17pyspark_jetstream_7_decode_add_text(__pyx_v_keys, (__pyx_v_fields->items[__pyx_v_index]).key, (__pyx_v_fields->items[__pyx_v_index]).key_size); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 505, __pyx_L1_error)
 
 
-    /* "pyspark_jetstream/_decode.pyx":484
+    /* "pyspark_jetstream/_decode.pyx":506
  *                 continue
  *             add_text(keys, fields.items[index].key, fields.items[index].key_size)
  *             key_ends.add32(keys.used)             # <<<<<<<<<<<<<<
  *             key_count[0] += 1
  *             for other in range(index, fields.count):
 */
-    __pyx_t_9 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_key_ends->__pyx_vtab)->add32(__pyx_v_key_ends, __pyx_v_keys->used); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 484, __pyx_L1_error)
+    __pyx_t_9 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_key_ends->__pyx_vtab)->add32(__pyx_v_key_ends, __pyx_v_keys->used); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 506, __pyx_L1_error)
 
 
-    /* "pyspark_jetstream/_decode.pyx":485
+    /* "pyspark_jetstream/_decode.pyx":507
  *             add_text(keys, fields.items[index].key, fields.items[index].key_size)
  *             key_ends.add32(keys.used)
  *             key_count[0] += 1             # <<<<<<<<<<<<<<
@@ -25557,7 +25813,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
     __pyx_t_10 = 0;
     (__pyx_v_key_count[__pyx_t_10]) = ((__pyx_v_key_count[__pyx_t_10]) + 1);
 
-    /* "pyspark_jetstream/_decode.pyx":486
+    /* "pyspark_jetstream/_decode.pyx":508
  *             key_ends.add32(keys.used)
  *             key_count[0] += 1
  *             for other in range(index, fields.count):             # <<<<<<<<<<<<<<
@@ -25571,7 +25827,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
     for (__pyx_t_6 = __pyx_v_index; __pyx_t_6 < __pyx_t_5; __pyx_t_6+=1) {
       __pyx_v_other = __pyx_t_6;
 
-      /* "pyspark_jetstream/_decode.pyx":487
+      /* "pyspark_jetstream/_decode.pyx":509
  *             key_count[0] += 1
  *             for other in range(index, fields.count):
  *                 if same_key(&fields.items[other], &fields.items[index]):             # <<<<<<<<<<<<<<
@@ -25583,27 +25839,27 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
       if (__pyx_t_7) {
 
 
-        /* "pyspark_jetstream/_decode.pyx":488
+        /* "pyspark_jetstream/_decode.pyx":510
  *             for other in range(index, fields.count):
  *                 if same_key(&fields.items[other], &fields.items[index]):
  *                     add_text(values, fields.items[other].value, fields.items[other].value_size)             # <<<<<<<<<<<<<<
  *                     value_ends.add32(values.used)
  *                     value_count[0] += 1
 */
-        __pyx_t_9 = __pyx_f_17pyspark_jetstream_7_decode_add_text(__pyx_v_values, (__pyx_v_fields->items[__pyx_v_other]).value, (__pyx_v_fields->items[__pyx_v_other]).value_size); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 488, __pyx_L1_error)
+        __pyx_t_9 = __pyx_f_17pyspark_jetstream_7_decode_add_text(__pyx_v_values, (__pyx_v_fields->items[__pyx_v_other]).value, (__pyx_v_fields->items[__pyx_v_other]).value_size); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 510, __pyx_L1_error)
 
 
-        /* "pyspark_jetstream/_decode.pyx":489
+        /* "pyspark_jetstream/_decode.pyx":511
  *                 if same_key(&fields.items[other], &fields.items[index]):
  *                     add_text(values, fields.items[other].value, fields.items[other].value_size)
  *                     value_ends.add32(values.used)             # <<<<<<<<<<<<<<
  *                     value_count[0] += 1
  *             lists.add32(value_count[0])
 */
-        __pyx_t_9 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_value_ends->__pyx_vtab)->add32(__pyx_v_value_ends, __pyx_v_values->used); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 489, __pyx_L1_error)
+        __pyx_t_9 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_value_ends->__pyx_vtab)->add32(__pyx_v_value_ends, __pyx_v_values->used); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 511, __pyx_L1_error)
 
 
-        /* "pyspark_jetstream/_decode.pyx":490
+        /* "pyspark_jetstream/_decode.pyx":512
  *                     add_text(values, fields.items[other].value, fields.items[other].value_size)
  *                     value_ends.add32(values.used)
  *                     value_count[0] += 1             # <<<<<<<<<<<<<<
@@ -25614,7 +25870,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
         __pyx_t_10 = 0;
         (__pyx_v_value_count[__pyx_t_10]) = ((__pyx_v_value_count[__pyx_t_10]) + 1);
 
-        /* "pyspark_jetstream/_decode.pyx":487
+        /* "pyspark_jetstream/_decode.pyx":509
  *             key_count[0] += 1
  *             for other in range(index, fields.count):
  *                 if same_key(&fields.items[other], &fields.items[index]):             # <<<<<<<<<<<<<<
@@ -25625,20 +25881,20 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
     }
 
 
-    /* "pyspark_jetstream/_decode.pyx":491
+    /* "pyspark_jetstream/_decode.pyx":513
  *                     value_ends.add32(values.used)
  *                     value_count[0] += 1
  *             lists.add32(value_count[0])             # <<<<<<<<<<<<<<
  *         return 0
  * 
 */
-    __pyx_t_9 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_lists->__pyx_vtab)->add32(__pyx_v_lists, (__pyx_v_value_count[0])); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 491, __pyx_L1_error)
+    __pyx_t_9 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_lists->__pyx_vtab)->add32(__pyx_v_lists, (__pyx_v_value_count[0])); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 513, __pyx_L1_error)
 
     __pyx_L3_continue:;
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":492
+  /* "pyspark_jetstream/_decode.pyx":514
  *                     value_count[0] += 1
  *             lists.add32(value_count[0])
  *         return 0             # <<<<<<<<<<<<<<
@@ -25651,7 +25907,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":472
+  /* "pyspark_jetstream/_decode.pyx":494
  *                 value_ends.take(), values.take(), key_count, value_count)
  * 
  *     cdef int add_fields(self, FieldList fields, Bytes keys, Bytes key_ends, Bytes lists, Bytes values,             # <<<<<<<<<<<<<<
@@ -25672,7 +25928,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":494
+/* "pyspark_jetstream/_decode.pyx":516
  *         return 0
  * 
  *     cdef tuple message_ids(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -25711,7 +25967,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("message_ids", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":496
+  /* "pyspark_jetstream/_decode.pyx":518
  *     cdef tuple message_ids(self, uint32_t count):
  *         """(validity, offsets, text) of the header Nats-Msg-Id."""
  *         cdef Bytes offsets = Bytes(), text = Bytes()             # <<<<<<<<<<<<<<
@@ -25724,7 +25980,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 496, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 518, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_offsets = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
@@ -25735,13 +25991,13 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 496, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 518, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_text = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":497
+  /* "pyspark_jetstream/_decode.pyx":519
  *         """(validity, offsets, text) of the header Nats-Msg-Id."""
  *         cdef Bytes offsets = Bytes(), text = Bytes()
  *         cdef FieldList fields = FieldList()             # <<<<<<<<<<<<<<
@@ -25754,13 +26010,13 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 497, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 519, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_fields = ((struct __pyx_obj_17pyspark_jetstream_7_decode_FieldList *)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":498
+  /* "pyspark_jetstream/_decode.pyx":520
  *         cdef Bytes offsets = Bytes(), text = Bytes()
  *         cdef FieldList fields = FieldList()
  *         cdef bytearray validity = bytearray((count + 7) // 8)             # <<<<<<<<<<<<<<
@@ -25768,7 +26024,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
  *         cdef const char* at
 */
   __pyx_t_2 = NULL;
-  __pyx_t_4 = __Pyx_PyLong_From_long(((__pyx_v_count + 7) / 8)); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 498, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_From_long(((__pyx_v_count + 7) / 8)); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 520, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   __pyx_t_3 = 1;
   {
@@ -25776,33 +26032,33 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)(&PyByteArray_Type), __pyx_callargs+__pyx_t_3, (2-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
     __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 498, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 520, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
   }
   __pyx_v_validity = ((PyObject*)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":499
+  /* "pyspark_jetstream/_decode.pyx":521
  *         cdef FieldList fields = FieldList()
  *         cdef bytearray validity = bytearray((count + 7) // 8)
  *         cdef char* bits = validity             # <<<<<<<<<<<<<<
  *         cdef const char* at
  *         cdef uint32_t row
 */
-  __pyx_t_5 = __Pyx_PyObject_AsWritableString(__pyx_v_validity); if (unlikely((!__pyx_t_5) && PyErr_Occurred())) __PYX_ERR(0, 499, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyObject_AsWritableString(__pyx_v_validity); if (unlikely((!__pyx_t_5) && PyErr_Occurred())) __PYX_ERR(0, 521, __pyx_L1_error)
   __pyx_v_bits = __pyx_t_5;
 
-  /* "pyspark_jetstream/_decode.pyx":503
+  /* "pyspark_jetstream/_decode.pyx":525
  *         cdef uint32_t row
  *         cdef size_t index
  *         offsets.add32(0)             # <<<<<<<<<<<<<<
  *         for row in range(count):
  *             at = self.start + self.rows[row]
 */
-  __pyx_t_6 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->add32(__pyx_v_offsets, 0); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 503, __pyx_L1_error)
+  __pyx_t_6 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->add32(__pyx_v_offsets, 0); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 525, __pyx_L1_error)
 
 
-  /* "pyspark_jetstream/_decode.pyx":504
+  /* "pyspark_jetstream/_decode.pyx":526
  *         cdef size_t index
  *         offsets.add32(0)
  *         for row in range(count):             # <<<<<<<<<<<<<<
@@ -25816,7 +26072,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
   for (__pyx_t_9 = 0; __pyx_t_9 < __pyx_t_8; __pyx_t_9+=1) {
     __pyx_v_row = __pyx_t_9;
 
-    /* "pyspark_jetstream/_decode.pyx":505
+    /* "pyspark_jetstream/_decode.pyx":527
  *         offsets.add32(0)
  *         for row in range(count):
  *             at = self.start + self.rows[row]             # <<<<<<<<<<<<<<
@@ -25825,7 +26081,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
 */
     __pyx_v_at = (__pyx_v_self->start + (__pyx_v_self->rows[__pyx_v_row]));
 
-    /* "pyspark_jetstream/_decode.pyx":506
+    /* "pyspark_jetstream/_decode.pyx":528
  *         for row in range(count):
  *             at = self.start + self.rows[row]
  *             if load32(at + 24):             # <<<<<<<<<<<<<<
@@ -25837,17 +26093,17 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
     if (__pyx_t_10) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":507
+      /* "pyspark_jetstream/_decode.pyx":529
  *             at = self.start + self.rows[row]
  *             if load32(at + 24):
  *                 fields.parse(at + RECORD_HEAD + load16(at + 6), load32(at + 24))             # <<<<<<<<<<<<<<
  *                 for index in range(fields.count):
  *                     if fields.items[index].key_size == 11 and memcmp(fields.items[index].key, b"Nats-Msg-Id", 11) == 0:
 */
-      __pyx_t_6 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_FieldList *)__pyx_v_fields->__pyx_vtab)->parse(__pyx_v_fields, ((__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD) + __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6))), __pyx_f_17pyspark_jetstream_7_decode_load32((__pyx_v_at + 24))); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 507, __pyx_L1_error)
+      __pyx_t_6 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_FieldList *)__pyx_v_fields->__pyx_vtab)->parse(__pyx_v_fields, ((__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD) + __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6))), __pyx_f_17pyspark_jetstream_7_decode_load32((__pyx_v_at + 24))); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 529, __pyx_L1_error)
 
 
-      /* "pyspark_jetstream/_decode.pyx":508
+      /* "pyspark_jetstream/_decode.pyx":530
  *             if load32(at + 24):
  *                 fields.parse(at + RECORD_HEAD + load16(at + 6), load32(at + 24))
  *                 for index in range(fields.count):             # <<<<<<<<<<<<<<
@@ -25861,7 +26117,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
       for (__pyx_t_12 = 0; __pyx_t_12 < __pyx_t_11; __pyx_t_12+=1) {
         __pyx_v_index = __pyx_t_12;
 
-        /* "pyspark_jetstream/_decode.pyx":509
+        /* "pyspark_jetstream/_decode.pyx":531
  *                 fields.parse(at + RECORD_HEAD + load16(at + 6), load32(at + 24))
  *                 for index in range(fields.count):
  *                     if fields.items[index].key_size == 11 and memcmp(fields.items[index].key, b"Nats-Msg-Id", 11) == 0:             # <<<<<<<<<<<<<<
@@ -25887,7 +26143,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
         if (__pyx_t_10) {
 
 
-          /* "pyspark_jetstream/_decode.pyx":510
+          /* "pyspark_jetstream/_decode.pyx":532
  *                 for index in range(fields.count):
  *                     if fields.items[index].key_size == 11 and memcmp(fields.items[index].key, b"Nats-Msg-Id", 11) == 0:
  *                         bits[row >> 3] |= 1 << (row & 7)             # <<<<<<<<<<<<<<
@@ -25898,17 +26154,17 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
           __pyx_t_14 = (__pyx_v_row >> 3);
           (__pyx_v_bits[__pyx_t_14]) = ((__pyx_v_bits[__pyx_t_14]) | (1 << (__pyx_v_row & 7)));
 
-          /* "pyspark_jetstream/_decode.pyx":511
+          /* "pyspark_jetstream/_decode.pyx":533
  *                     if fields.items[index].key_size == 11 and memcmp(fields.items[index].key, b"Nats-Msg-Id", 11) == 0:
  *                         bits[row >> 3] |= 1 << (row & 7)
  *                         add_text(text, fields.items[index].value, fields.items[index].value_size)             # <<<<<<<<<<<<<<
  *                         break
  *             offsets.add32(text.used)
 */
-          __pyx_t_6 = __pyx_f_17pyspark_jetstream_7_decode_add_text(__pyx_v_text, (__pyx_v_fields->items[__pyx_v_index]).value, (__pyx_v_fields->items[__pyx_v_index]).value_size); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 511, __pyx_L1_error)
+          __pyx_t_6 = __pyx_f_17pyspark_jetstream_7_decode_add_text(__pyx_v_text, (__pyx_v_fields->items[__pyx_v_index]).value, (__pyx_v_fields->items[__pyx_v_index]).value_size); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 533, __pyx_L1_error)
 
 
-          /* "pyspark_jetstream/_decode.pyx":512
+          /* "pyspark_jetstream/_decode.pyx":534
  *                         bits[row >> 3] |= 1 << (row & 7)
  *                         add_text(text, fields.items[index].value, fields.items[index].value_size)
  *                         break             # <<<<<<<<<<<<<<
@@ -25917,7 +26173,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
 */
           goto __pyx_L7_break;
 
-          /* "pyspark_jetstream/_decode.pyx":509
+          /* "pyspark_jetstream/_decode.pyx":531
  *                 fields.parse(at + RECORD_HEAD + load16(at + 6), load32(at + 24))
  *                 for index in range(fields.count):
  *                     if fields.items[index].key_size == 11 and memcmp(fields.items[index].key, b"Nats-Msg-Id", 11) == 0:             # <<<<<<<<<<<<<<
@@ -25929,7 +26185,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
       __pyx_L7_break:;
 
 
-      /* "pyspark_jetstream/_decode.pyx":506
+      /* "pyspark_jetstream/_decode.pyx":528
  *         for row in range(count):
  *             at = self.start + self.rows[row]
  *             if load32(at + 24):             # <<<<<<<<<<<<<<
@@ -25938,19 +26194,19 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":513
+    /* "pyspark_jetstream/_decode.pyx":535
  *                         add_text(text, fields.items[index].value, fields.items[index].value_size)
  *                         break
  *             offsets.add32(text.used)             # <<<<<<<<<<<<<<
  *         return bytes(validity), offsets.take(), text.take()
  * 
 */
-    __pyx_t_6 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->add32(__pyx_v_offsets, __pyx_v_text->used); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 513, __pyx_L1_error)
+    __pyx_t_6 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->add32(__pyx_v_offsets, __pyx_v_text->used); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 535, __pyx_L1_error)
 
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":514
+  /* "pyspark_jetstream/_decode.pyx":536
  *                         break
  *             offsets.add32(text.used)
  *         return bytes(validity), offsets.take(), text.take()             # <<<<<<<<<<<<<<
@@ -25963,21 +26219,21 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
     PyObject *__pyx_callargs[2] = {__pyx_t_4, __pyx_v_validity};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)(&PyBytes_Type), __pyx_callargs+__pyx_t_3, (2-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 514, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 536, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
   }
-  __pyx_t_4 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->take(__pyx_v_offsets); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 514, __pyx_L1_error)
+  __pyx_t_4 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->take(__pyx_v_offsets); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 536, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_text->__pyx_vtab)->take(__pyx_v_text); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 514, __pyx_L1_error)
+  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_text->__pyx_vtab)->take(__pyx_v_text); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 536, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  __pyx_t_15 = PyTuple_New(3); if (unlikely(!__pyx_t_15)) __PYX_ERR(0, 514, __pyx_L1_error)
+  __pyx_t_15 = PyTuple_New(3); if (unlikely(!__pyx_t_15)) __PYX_ERR(0, 536, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_15);
   __Pyx_GIVEREF(__pyx_t_1);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_15, 0, __pyx_t_1) != (0)) __PYX_ERR(0, 514, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_15, 0, __pyx_t_1) != (0)) __PYX_ERR(0, 536, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_4);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_15, 1, __pyx_t_4) != (0)) __PYX_ERR(0, 514, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_15, 1, __pyx_t_4) != (0)) __PYX_ERR(0, 536, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_2);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_15, 2, __pyx_t_2) != (0)) __PYX_ERR(0, 514, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_15, 2, __pyx_t_2) != (0)) __PYX_ERR(0, 536, __pyx_L1_error);
   __pyx_t_1 = 0;
   __pyx_t_4 = 0;
   __pyx_t_2 = 0;
@@ -25992,7 +26248,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
   __pyx_t_15 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":494
+  /* "pyspark_jetstream/_decode.pyx":516
  *         return 0
  * 
  *     cdef tuple message_ids(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -26022,7 +26278,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":516
+/* "pyspark_jetstream/_decode.pyx":538
  *         return bytes(validity), offsets.take(), text.take()
  * 
  *     cdef bytes deletions(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -26051,7 +26307,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("deletions", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":517
+  /* "pyspark_jetstream/_decode.pyx":539
  * 
  *     cdef bytes deletions(self, uint32_t count):
  *         cdef bytearray out = bytearray((count + 7) // 8)             # <<<<<<<<<<<<<<
@@ -26059,7 +26315,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
  *         cdef uint32_t row
 */
   __pyx_t_2 = NULL;
-  __pyx_t_3 = __Pyx_PyLong_From_long(((__pyx_v_count + 7) / 8)); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 517, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyLong_From_long(((__pyx_v_count + 7) / 8)); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 539, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_3);
   __pyx_t_4 = 1;
   {
@@ -26067,23 +26323,23 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)(&PyByteArray_Type), __pyx_callargs+__pyx_t_4, (2-__pyx_t_4) | (__pyx_t_4*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 517, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 539, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
   }
   __pyx_v_out = ((PyObject*)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":518
+  /* "pyspark_jetstream/_decode.pyx":540
  *     cdef bytes deletions(self, uint32_t count):
  *         cdef bytearray out = bytearray((count + 7) // 8)
  *         cdef char* bits = out             # <<<<<<<<<<<<<<
  *         cdef uint32_t row
  *         for row in range(count):
 */
-  __pyx_t_5 = __Pyx_PyObject_AsWritableString(__pyx_v_out); if (unlikely((!__pyx_t_5) && PyErr_Occurred())) __PYX_ERR(0, 518, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyObject_AsWritableString(__pyx_v_out); if (unlikely((!__pyx_t_5) && PyErr_Occurred())) __PYX_ERR(0, 540, __pyx_L1_error)
   __pyx_v_bits = __pyx_t_5;
 
-  /* "pyspark_jetstream/_decode.pyx":520
+  /* "pyspark_jetstream/_decode.pyx":542
  *         cdef char* bits = out
  *         cdef uint32_t row
  *         for row in range(count):             # <<<<<<<<<<<<<<
@@ -26097,7 +26353,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
   for (__pyx_t_8 = 0; __pyx_t_8 < __pyx_t_7; __pyx_t_8+=1) {
     __pyx_v_row = __pyx_t_8;
 
-    /* "pyspark_jetstream/_decode.pyx":521
+    /* "pyspark_jetstream/_decode.pyx":543
  *         cdef uint32_t row
  *         for row in range(count):
  *             if self.row_dead[row]:             # <<<<<<<<<<<<<<
@@ -26109,7 +26365,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
     if (__pyx_t_9) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":522
+      /* "pyspark_jetstream/_decode.pyx":544
  *         for row in range(count):
  *             if self.row_dead[row]:
  *                 bits[row >> 3] |= 1 << (row & 7)             # <<<<<<<<<<<<<<
@@ -26120,7 +26376,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
       __pyx_t_10 = (__pyx_v_row >> 3);
       (__pyx_v_bits[__pyx_t_10]) = ((__pyx_v_bits[__pyx_t_10]) | (1 << (__pyx_v_row & 7)));
 
-      /* "pyspark_jetstream/_decode.pyx":521
+      /* "pyspark_jetstream/_decode.pyx":543
  *         cdef uint32_t row
  *         for row in range(count):
  *             if self.row_dead[row]:             # <<<<<<<<<<<<<<
@@ -26131,7 +26387,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":523
+  /* "pyspark_jetstream/_decode.pyx":545
  *             if self.row_dead[row]:
  *                 bits[row >> 3] |= 1 << (row & 7)
  *         return bytes(out)             # <<<<<<<<<<<<<<
@@ -26144,7 +26400,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
     PyObject *__pyx_callargs[2] = {__pyx_t_3, __pyx_v_out};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)(&PyBytes_Type), __pyx_callargs+__pyx_t_4, (2-__pyx_t_4) | (__pyx_t_4*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 523, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 545, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
   }
   {
@@ -26158,7 +26414,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
   __pyx_t_1 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":516
+  /* "pyspark_jetstream/_decode.pyx":538
  *         return bytes(validity), offsets.take(), text.take()
  * 
  *     cdef bytes deletions(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -26182,7 +26438,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":232
+/* "pyspark_jetstream/_decode.pyx":236
  *     stepping over damage.
  *     """
  *     cdef readonly int64_t damaged      # records (or ends) that were stepped over             # <<<<<<<<<<<<<<
@@ -26221,7 +26477,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_7damaged___get__
       __Pyx_INCREF(__pyx_t_1);
       __Pyx_PyCriticalSection_Begin(&__pyx_cs, (PyObject*)__pyx_t_1);
       /*try:*/ {
-        __pyx_t_2 = __Pyx_PyLong_From_int64_t(__pyx_v_self->damaged); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 232, __pyx_L4_error)
+        __pyx_t_2 = __Pyx_PyLong_From_int64_t(__pyx_v_self->damaged); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 236, __pyx_L4_error)
         __Pyx_GOTREF(__pyx_t_2);
         {
           PyObject *__pyx_temp;
@@ -26264,7 +26520,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_7damaged___get__
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":233
+/* "pyspark_jetstream/_decode.pyx":237
  *     """
  *     cdef readonly int64_t damaged      # records (or ends) that were stepped over
  *     cdef readonly object first_damage  # the first of them, (offset, reason)             # <<<<<<<<<<<<<<
@@ -26331,12 +26587,12 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_12first_damage__
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":234
+/* "pyspark_jetstream/_decode.pyx":238
  *     cdef readonly int64_t damaged      # records (or ends) that were stepped over
  *     cdef readonly object first_damage  # the first of them, (offset, reason)
  *     cdef readonly uint64_t last_seen   # the highest sequence that was walked over             # <<<<<<<<<<<<<<
  *     cdef readonly uint64_t rows_read
- *     cdef bytes data
+ *     cdef const unsigned char[::1] data
 */
 
 /* Python wrapper */
@@ -26370,7 +26626,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_9last_seen___get
       __Pyx_INCREF(__pyx_t_1);
       __Pyx_PyCriticalSection_Begin(&__pyx_cs, (PyObject*)__pyx_t_1);
       /*try:*/ {
-        __pyx_t_2 = __Pyx_PyLong_From_uint64_t(__pyx_v_self->last_seen); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 234, __pyx_L4_error)
+        __pyx_t_2 = __Pyx_PyLong_From_uint64_t(__pyx_v_self->last_seen); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 238, __pyx_L4_error)
         __Pyx_GOTREF(__pyx_t_2);
         {
           PyObject *__pyx_temp;
@@ -26413,11 +26669,11 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_9last_seen___get
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":235
+/* "pyspark_jetstream/_decode.pyx":239
  *     cdef readonly object first_damage  # the first of them, (offset, reason)
  *     cdef readonly uint64_t last_seen   # the highest sequence that was walked over
  *     cdef readonly uint64_t rows_read             # <<<<<<<<<<<<<<
- *     cdef bytes data
+ *     cdef const unsigned char[::1] data
  *     cdef const char* start
 */
 
@@ -26452,7 +26708,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_9rows_read___get
       __Pyx_INCREF(__pyx_t_1);
       __Pyx_PyCriticalSection_Begin(&__pyx_cs, (PyObject*)__pyx_t_1);
       /*try:*/ {
-        __pyx_t_2 = __Pyx_PyLong_From_uint64_t(__pyx_v_self->rows_read); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 235, __pyx_L4_error)
+        __pyx_t_2 = __Pyx_PyLong_From_uint64_t(__pyx_v_self->rows_read); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 239, __pyx_L4_error)
         __Pyx_GOTREF(__pyx_t_2);
         {
           PyObject *__pyx_temp;
@@ -26699,7 +26955,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_8__setstate_cyth
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":537
+/* "pyspark_jetstream/_decode.pyx":559
  * 
  * 
  * def repeat_text(text: bytes, rows: int) -> tuple[bytes, bytes]:             # <<<<<<<<<<<<<<
@@ -26748,40 +27004,40 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_text,&__pyx_mstate_global->__pyx_n_u_rows,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 537, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 559, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 537, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 559, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 537, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 559, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "repeat_text", 0) < (0)) __PYX_ERR(0, 537, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "repeat_text", 0) < (0)) __PYX_ERR(0, 559, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 2; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("repeat_text", 1, 2, 2, i); __PYX_ERR(0, 537, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("repeat_text", 1, 2, 2, i); __PYX_ERR(0, 559, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 2)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 537, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 559, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 537, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 559, __pyx_L3_error)
     }
     __pyx_v_text = ((PyObject*)values[0]);
-    if (__Pyx_PyInt_FromNumber(&values[1], "rows", 0) < (0)) __PYX_ERR(0, 537, __pyx_L3_error)
+    if (__Pyx_PyInt_FromNumber(&values[1], "rows", 0) < (0)) __PYX_ERR(0, 559, __pyx_L3_error)
     __pyx_v_rows = ((PyObject*)values[1]);
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("repeat_text", 1, 2, 2, __pyx_nargs); __PYX_ERR(0, 537, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("repeat_text", 1, 2, 2, __pyx_nargs); __PYX_ERR(0, 559, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -26792,8 +27048,8 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_text), (&PyBytes_Type), 0, "text", 2))) __PYX_ERR(0, 537, __pyx_L1_error)
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_rows), (&PyLong_Type), 0, "rows", 2))) __PYX_ERR(0, 537, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_text), (&PyBytes_Type), 0, "text", 2))) __PYX_ERR(0, 559, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_rows), (&PyLong_Type), 0, "rows", 2))) __PYX_ERR(0, 559, __pyx_L1_error)
   __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_2repeat_text(__pyx_self, __pyx_v_text, __pyx_v_rows);
 
   /* function exit code */
@@ -26830,21 +27086,21 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_2repeat_text(CYTHON_UNUSE
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("repeat_text", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":539
+  /* "pyspark_jetstream/_decode.pyx":561
  * def repeat_text(text: bytes, rows: int) -> tuple[bytes, bytes]:
  *     """Offsets and bytes of an Arrow string column that says the same in every row."""
  *     cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>rows + 1) * 4)             # <<<<<<<<<<<<<<
  *     cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)
  *     cdef Py_ssize_t row, size = len(text)
 */
-  __pyx_t_1 = __Pyx_PyIndex_AsSsize_t(__pyx_v_rows); if (unlikely((__pyx_t_1 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 539, __pyx_L1_error)
-  __pyx_t_2 = PyBytes_FromStringAndSize(NULL, ((((Py_ssize_t)__pyx_t_1) + 1) * 4)); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 539, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyIndex_AsSsize_t(__pyx_v_rows); if (unlikely((__pyx_t_1 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 561, __pyx_L1_error)
+  __pyx_t_2 = PyBytes_FromStringAndSize(NULL, ((((Py_ssize_t)__pyx_t_1) + 1) * 4)); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 561, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
 
   __pyx_v_offsets = ((PyObject*)__pyx_t_2);
   __pyx_t_2 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":540
+  /* "pyspark_jetstream/_decode.pyx":562
  *     """Offsets and bytes of an Arrow string column that says the same in every row."""
  *     cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>rows + 1) * 4)
  *     cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)             # <<<<<<<<<<<<<<
@@ -26853,33 +27109,33 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_2repeat_text(CYTHON_UNUSE
 */
   __pyx_v_ends = ((int32_t *)PyBytes_AS_STRING(__pyx_v_offsets));
 
-  /* "pyspark_jetstream/_decode.pyx":541
+  /* "pyspark_jetstream/_decode.pyx":563
  *     cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>rows + 1) * 4)
  *     cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)
  *     cdef Py_ssize_t row, size = len(text)             # <<<<<<<<<<<<<<
  *     for row in range(rows + 1):
  *         ends[row] = <int32_t>(row * size)
 */
-  __pyx_t_1 = __Pyx_PyBytes_GET_SIZE(__pyx_v_text); if (unlikely(__pyx_t_1 == ((Py_ssize_t)-1))) __PYX_ERR(0, 541, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyBytes_GET_SIZE(__pyx_v_text); if (unlikely(__pyx_t_1 == ((Py_ssize_t)-1))) __PYX_ERR(0, 563, __pyx_L1_error)
   __pyx_v_size = __pyx_t_1;
 
-  /* "pyspark_jetstream/_decode.pyx":542
+  /* "pyspark_jetstream/_decode.pyx":564
  *     cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)
  *     cdef Py_ssize_t row, size = len(text)
  *     for row in range(rows + 1):             # <<<<<<<<<<<<<<
  *         ends[row] = <int32_t>(row * size)
  *     return offsets, text * rows
 */
-  __pyx_t_2 = __Pyx_PyLong_AddObjC(__pyx_v_rows, __pyx_mstate_global->__pyx_int_1, 1, 0, 0); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 542, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_AddObjC(__pyx_v_rows, __pyx_mstate_global->__pyx_int_1, 1, 0, 0); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 564, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  __pyx_t_1 = __Pyx_PyIndex_AsSsize_t(__pyx_t_2); if (unlikely((__pyx_t_1 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 542, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyIndex_AsSsize_t(__pyx_t_2); if (unlikely((__pyx_t_1 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 564, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
   __pyx_t_3 = __pyx_t_1;
 
   for (__pyx_t_4 = 0; __pyx_t_4 < __pyx_t_3; __pyx_t_4+=1) {
     __pyx_v_row = __pyx_t_4;
 
-    /* "pyspark_jetstream/_decode.pyx":543
+    /* "pyspark_jetstream/_decode.pyx":565
  *     cdef Py_ssize_t row, size = len(text)
  *     for row in range(rows + 1):
  *         ends[row] = <int32_t>(row * size)             # <<<<<<<<<<<<<<
@@ -26891,24 +27147,24 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_2repeat_text(CYTHON_UNUSE
 
 
 
-  /* "pyspark_jetstream/_decode.pyx":544
+  /* "pyspark_jetstream/_decode.pyx":566
  *     for row in range(rows + 1):
  *         ends[row] = <int32_t>(row * size)
  *     return offsets, text * rows             # <<<<<<<<<<<<<<
  * 
  * 
 */
-  __pyx_t_1 = __Pyx_PyIndex_AsSsize_t(__pyx_v_rows); if (unlikely((__pyx_t_1 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 544, __pyx_L1_error)
-  __pyx_t_2 = __Pyx_PySequence_Multiply(__pyx_v_text, __pyx_t_1); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 544, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyIndex_AsSsize_t(__pyx_v_rows); if (unlikely((__pyx_t_1 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 566, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PySequence_Multiply(__pyx_v_text, __pyx_t_1); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 566, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
 
-  __pyx_t_5 = PyTuple_New(2); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 544, __pyx_L1_error)
+  __pyx_t_5 = PyTuple_New(2); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 566, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
   __Pyx_INCREF(__pyx_v_offsets);
   __Pyx_GIVEREF(__pyx_v_offsets);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 0, __pyx_v_offsets) != (0)) __PYX_ERR(0, 544, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 0, __pyx_v_offsets) != (0)) __PYX_ERR(0, 566, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_2);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 1, __pyx_t_2) != (0)) __PYX_ERR(0, 544, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 1, __pyx_t_2) != (0)) __PYX_ERR(0, 566, __pyx_L1_error);
   __pyx_t_2 = 0;
   {
     PyObject *__pyx_temp;
@@ -26921,7 +27177,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_2repeat_text(CYTHON_UNUSE
   __pyx_t_5 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":537
+  /* "pyspark_jetstream/_decode.pyx":559
  * 
  * 
  * def repeat_text(text: bytes, rows: int) -> tuple[bytes, bytes]:             # <<<<<<<<<<<<<<
@@ -26945,7 +27201,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_2repeat_text(CYTHON_UNUSE
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":547
+/* "pyspark_jetstream/_decode.pyx":569
  * 
  * 
  * def to_micros(nanos: bytes) -> bytes:             # <<<<<<<<<<<<<<
@@ -26993,32 +27249,32 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_nanos,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 547, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 569, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 547, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 569, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "to_micros", 0) < (0)) __PYX_ERR(0, 547, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "to_micros", 0) < (0)) __PYX_ERR(0, 569, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 1; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("to_micros", 1, 1, 1, i); __PYX_ERR(0, 547, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("to_micros", 1, 1, 1, i); __PYX_ERR(0, 569, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 1)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 547, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 569, __pyx_L3_error)
     }
     __pyx_v_nanos = ((PyObject*)values[0]);
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("to_micros", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 547, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("to_micros", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 569, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -27029,7 +27285,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_nanos), (&PyBytes_Type), 0, "nanos", 2))) __PYX_ERR(0, 547, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_nanos), (&PyBytes_Type), 0, "nanos", 2))) __PYX_ERR(0, 569, __pyx_L1_error)
   __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_4to_micros(__pyx_self, __pyx_v_nanos);
 
   /* function exit code */
@@ -27068,40 +27324,40 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_4to_micros(CYTHON_UNUSED 
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("to_micros", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":549
+  /* "pyspark_jetstream/_decode.pyx":571
  * def to_micros(nanos: bytes) -> bytes:
  *     """Whole microseconds, rounded towards the past."""
  *     cdef Py_ssize_t count = len(nanos) // 8, row             # <<<<<<<<<<<<<<
  *     cdef bytes out = PyBytes_FromStringAndSize(NULL, count * 8)
  *     cdef const char* source = nanos
 */
-  __pyx_t_1 = __Pyx_PyBytes_GET_SIZE(__pyx_v_nanos); if (unlikely(__pyx_t_1 == ((Py_ssize_t)-1))) __PYX_ERR(0, 549, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyBytes_GET_SIZE(__pyx_v_nanos); if (unlikely(__pyx_t_1 == ((Py_ssize_t)-1))) __PYX_ERR(0, 571, __pyx_L1_error)
   __pyx_v_count = (__pyx_t_1 / 8);
 
 
-  /* "pyspark_jetstream/_decode.pyx":550
+  /* "pyspark_jetstream/_decode.pyx":572
  *     """Whole microseconds, rounded towards the past."""
  *     cdef Py_ssize_t count = len(nanos) // 8, row
  *     cdef bytes out = PyBytes_FromStringAndSize(NULL, count * 8)             # <<<<<<<<<<<<<<
  *     cdef const char* source = nanos
  *     cdef int64_t* to = <int64_t*>PyBytes_AS_STRING(out)
 */
-  __pyx_t_2 = PyBytes_FromStringAndSize(NULL, (__pyx_v_count * 8)); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 550, __pyx_L1_error)
+  __pyx_t_2 = PyBytes_FromStringAndSize(NULL, (__pyx_v_count * 8)); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 572, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __pyx_v_out = ((PyObject*)__pyx_t_2);
   __pyx_t_2 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":551
+  /* "pyspark_jetstream/_decode.pyx":573
  *     cdef Py_ssize_t count = len(nanos) // 8, row
  *     cdef bytes out = PyBytes_FromStringAndSize(NULL, count * 8)
  *     cdef const char* source = nanos             # <<<<<<<<<<<<<<
  *     cdef int64_t* to = <int64_t*>PyBytes_AS_STRING(out)
  *     cdef int64_t value
 */
-  __pyx_t_3 = __Pyx_PyBytes_AsString(__pyx_v_nanos); if (unlikely((!__pyx_t_3) && PyErr_Occurred())) __PYX_ERR(0, 551, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyBytes_AsString(__pyx_v_nanos); if (unlikely((!__pyx_t_3) && PyErr_Occurred())) __PYX_ERR(0, 573, __pyx_L1_error)
   __pyx_v_source = __pyx_t_3;
 
-  /* "pyspark_jetstream/_decode.pyx":552
+  /* "pyspark_jetstream/_decode.pyx":574
  *     cdef bytes out = PyBytes_FromStringAndSize(NULL, count * 8)
  *     cdef const char* source = nanos
  *     cdef int64_t* to = <int64_t*>PyBytes_AS_STRING(out)             # <<<<<<<<<<<<<<
@@ -27110,7 +27366,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_4to_micros(CYTHON_UNUSED 
 */
   __pyx_v_to = ((int64_t *)PyBytes_AS_STRING(__pyx_v_out));
 
-  /* "pyspark_jetstream/_decode.pyx":554
+  /* "pyspark_jetstream/_decode.pyx":576
  *     cdef int64_t* to = <int64_t*>PyBytes_AS_STRING(out)
  *     cdef int64_t value
  *     for row in range(count):             # <<<<<<<<<<<<<<
@@ -27124,7 +27380,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_4to_micros(CYTHON_UNUSED 
   for (__pyx_t_5 = 0; __pyx_t_5 < __pyx_t_4; __pyx_t_5+=1) {
     __pyx_v_row = __pyx_t_5;
 
-    /* "pyspark_jetstream/_decode.pyx":555
+    /* "pyspark_jetstream/_decode.pyx":577
  *     cdef int64_t value
  *     for row in range(count):
  *         value = <int64_t>load64(source + row * 8)             # <<<<<<<<<<<<<<
@@ -27133,7 +27389,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_4to_micros(CYTHON_UNUSED 
 */
     __pyx_v_value = ((int64_t)__pyx_f_17pyspark_jetstream_7_decode_load64((__pyx_v_source + (__pyx_v_row * 8))));
 
-    /* "pyspark_jetstream/_decode.pyx":556
+    /* "pyspark_jetstream/_decode.pyx":578
  *     for row in range(count):
  *         value = <int64_t>load64(source + row * 8)
  *         to[row] = value // 1000 - (value % 1000 < 0)             # <<<<<<<<<<<<<<
@@ -27144,7 +27400,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_4to_micros(CYTHON_UNUSED 
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":557
+  /* "pyspark_jetstream/_decode.pyx":579
  *         value = <int64_t>load64(source + row * 8)
  *         to[row] = value // 1000 - (value % 1000 < 0)
  *     return out             # <<<<<<<<<<<<<<
@@ -27162,7 +27418,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_4to_micros(CYTHON_UNUSED 
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":547
+  /* "pyspark_jetstream/_decode.pyx":569
  * 
  * 
  * def to_micros(nanos: bytes) -> bytes:             # <<<<<<<<<<<<<<
@@ -27187,10 +27443,10 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_4to_micros(CYTHON_UNUSED 
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":560
+/* "pyspark_jetstream/_decode.pyx":582
  * 
  * 
- * def walk(bytes data, uint64_t salt, size_t at, uint64_t last) -> tuple[int, int, int, int, int, int]:             # <<<<<<<<<<<<<<
+ * def walk(const unsigned char[::1] data, uint64_t salt, size_t at, uint64_t last) -> tuple[int, int, int, int, int, int]:             # <<<<<<<<<<<<<<
  *     """Walk the valid records from `at` to sequence `last`.
  * 
 */
@@ -27212,7 +27468,7 @@ PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
 PyObject *__pyx_args, PyObject *__pyx_kwds
 #endif
 ) {
-  PyObject *__pyx_v_data = 0;
+  __Pyx_memviewslice __pyx_v_data = { 0, 0, { 0 }, { 0 }, { 0 } };
   uint64_t __pyx_v_salt;
   size_t __pyx_v_at;
   uint64_t __pyx_v_last;
@@ -27238,79 +27494,71 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_data,&__pyx_mstate_global->__pyx_n_u_salt,&__pyx_mstate_global->__pyx_n_u_at,&__pyx_mstate_global->__pyx_n_u_last,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 560, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 582, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  4:
         values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 560, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 582, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  3:
         values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 560, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 582, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 560, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 582, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 560, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 582, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "walk", 0) < (0)) __PYX_ERR(0, 560, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "walk", 0) < (0)) __PYX_ERR(0, 582, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 4; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("walk", 1, 4, 4, i); __PYX_ERR(0, 560, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("walk", 1, 4, 4, i); __PYX_ERR(0, 582, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 4)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 560, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 582, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 560, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 582, __pyx_L3_error)
       values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 560, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 582, __pyx_L3_error)
       values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 560, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 582, __pyx_L3_error)
     }
-    __pyx_v_data = ((PyObject*)values[0]);
-    __pyx_v_salt = __Pyx_PyLong_As_uint64_t(values[1]); if (unlikely((__pyx_v_salt == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 560, __pyx_L3_error)
-    __pyx_v_at = __Pyx_PyLong_As_size_t(values[2]); if (unlikely((__pyx_v_at == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 560, __pyx_L3_error)
-    __pyx_v_last = __Pyx_PyLong_As_uint64_t(values[3]); if (unlikely((__pyx_v_last == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 560, __pyx_L3_error)
+    __pyx_v_data = __Pyx_PyObject_to_MemoryviewSlice_dc_unsigned_char__const__(values[0], 0); if (unlikely(!__pyx_v_data.memview)) __PYX_ERR(0, 582, __pyx_L3_error)
+    __pyx_v_salt = __Pyx_PyLong_As_uint64_t(values[1]); if (unlikely((__pyx_v_salt == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 582, __pyx_L3_error)
+    __pyx_v_at = __Pyx_PyLong_As_size_t(values[2]); if (unlikely((__pyx_v_at == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 582, __pyx_L3_error)
+    __pyx_v_last = __Pyx_PyLong_As_uint64_t(values[3]); if (unlikely((__pyx_v_last == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 582, __pyx_L3_error)
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("walk", 1, 4, 4, __pyx_nargs); __PYX_ERR(0, 560, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("walk", 1, 4, 4, __pyx_nargs); __PYX_ERR(0, 582, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
   for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
     Py_XDECREF(values[__pyx_temp]);
   }
+  __PYX_XCLEAR_MEMVIEW(&__pyx_v_data, 1);
   __Pyx_AddTraceback("pyspark_jetstream._decode.walk", __pyx_clineno, __pyx_lineno, __pyx_filename);
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_data), (&PyBytes_Type), 1, "data", 1))) __PYX_ERR(0, 560, __pyx_L1_error)
   __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_6walk(__pyx_self, __pyx_v_data, __pyx_v_salt, __pyx_v_at, __pyx_v_last);
 
   /* function exit code */
-  goto __pyx_L0;
-  __pyx_L1_error:;
-  __pyx_r = NULL;
   for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
     Py_XDECREF(values[__pyx_temp]);
   }
-  goto __pyx_L7_cleaned_up;
-  __pyx_L0:;
-  for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
-    Py_XDECREF(values[__pyx_temp]);
-  }
-  __pyx_L7_cleaned_up:;
+  __PYX_XCLEAR_MEMVIEW(&__pyx_v_data, 1);
 
 
 
@@ -27318,7 +27566,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   return __pyx_r;
 }
 
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_data, uint64_t __pyx_v_salt, size_t __pyx_v_at, uint64_t __pyx_v_last) {
+static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObject *__pyx_self, __Pyx_memviewslice __pyx_v_data, uint64_t __pyx_v_salt, size_t __pyx_v_at, uint64_t __pyx_v_last) {
   char const *__pyx_v_start;
   size_t __pyx_v_size;
   uint32_t __pyx_v_length;
@@ -27334,54 +27582,59 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObj
   char const *__pyx_t_1;
   Py_ssize_t __pyx_t_2;
   int __pyx_t_3;
-  uint64_t __pyx_t_4;
-  int __pyx_t_5;
-  int64_t __pyx_t_6;
+  Py_ssize_t __pyx_t_4;
+  uint64_t __pyx_t_5;
+  int __pyx_t_6;
   int64_t __pyx_t_7;
   int64_t __pyx_t_8;
   int64_t __pyx_t_9;
-  PyObject *__pyx_t_10 = NULL;
+  int64_t __pyx_t_10;
   PyObject *__pyx_t_11 = NULL;
   PyObject *__pyx_t_12 = NULL;
   PyObject *__pyx_t_13 = NULL;
   PyObject *__pyx_t_14 = NULL;
   PyObject *__pyx_t_15 = NULL;
   PyObject *__pyx_t_16 = NULL;
+  PyObject *__pyx_t_17 = NULL;
   int __pyx_lineno = 0;
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("walk", 0);
 
 
-  /* "pyspark_jetstream/_decode.pyx":566
+  /* "pyspark_jetstream/_decode.pyx":588
  *     there was none.
  *     """
- *     cdef const char* start = data             # <<<<<<<<<<<<<<
+ *     cdef const char* start = <const char*>&data[0] if len(data) else NULL             # <<<<<<<<<<<<<<
  *     cdef size_t size = len(data)
  *     cdef uint32_t length
 */
-  if (unlikely(__pyx_v_data == Py_None)) {
-    PyErr_SetString(PyExc_TypeError, "expected bytes, NoneType found");
-    __PYX_ERR(0, 566, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_MemoryView_Len(__pyx_v_data); 
+  __pyx_t_3 = (__pyx_t_2 != 0);
+
+
+  if (__pyx_t_3) {
+    __pyx_t_4 = 0;
+
+    __pyx_t_1 = ((char const *)(&(*((unsigned char const  *) ( /* dim=0 */ ((char *) (((unsigned char const  *) __pyx_v_data.data) + __pyx_t_4)) )))));
+  } else {
+
+    __pyx_t_1 = NULL;
   }
-  __pyx_t_1 = __Pyx_PyBytes_AsString(__pyx_v_data); if (unlikely((!__pyx_t_1) && PyErr_Occurred())) __PYX_ERR(0, 566, __pyx_L1_error)
+
   __pyx_v_start = __pyx_t_1;
 
-  /* "pyspark_jetstream/_decode.pyx":567
+  /* "pyspark_jetstream/_decode.pyx":589
  *     """
- *     cdef const char* start = data
+ *     cdef const char* start = <const char*>&data[0] if len(data) else NULL
  *     cdef size_t size = len(data)             # <<<<<<<<<<<<<<
  *     cdef uint32_t length
  *     cdef uint64_t first = 0, seen = 0, seq, messages = 0
 */
-  if (unlikely(__pyx_v_data == Py_None)) {
-    PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-    __PYX_ERR(0, 567, __pyx_L1_error)
-  }
-  __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_data); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 567, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_MemoryView_Len(__pyx_v_data); 
   __pyx_v_size = __pyx_t_2;
 
-  /* "pyspark_jetstream/_decode.pyx":569
+  /* "pyspark_jetstream/_decode.pyx":591
  *     cdef size_t size = len(data)
  *     cdef uint32_t length
  *     cdef uint64_t first = 0, seen = 0, seq, messages = 0             # <<<<<<<<<<<<<<
@@ -27392,7 +27645,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObj
   __pyx_v_seen = 0;
   __pyx_v_messages = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":570
+  /* "pyspark_jetstream/_decode.pyx":592
  *     cdef uint32_t length
  *     cdef uint64_t first = 0, seen = 0, seq, messages = 0
  *     cdef int64_t low = 0x7FFFFFFFFFFFFFFF, high = -0x7FFFFFFFFFFFFFFF, ts_ns             # <<<<<<<<<<<<<<
@@ -27402,7 +27655,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObj
   __pyx_v_low = 0x7FFFFFFFFFFFFFFF;
   __pyx_v_high = -9223372036854775807L;
 
-  /* "pyspark_jetstream/_decode.pyx":571
+  /* "pyspark_jetstream/_decode.pyx":593
  *     cdef uint64_t first = 0, seen = 0, seq, messages = 0
  *     cdef int64_t low = 0x7FFFFFFFFFFFFFFF, high = -0x7FFFFFFFFFFFFFFF, ts_ns
  *     while at < size:             # <<<<<<<<<<<<<<
@@ -27415,7 +27668,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObj
 
     if (!__pyx_t_3) break;
 
-    /* "pyspark_jetstream/_decode.pyx":572
+    /* "pyspark_jetstream/_decode.pyx":594
  *     cdef int64_t low = 0x7FFFFFFFFFFFFFFF, high = -0x7FFFFFFFFFFFFFFF, ts_ns
  *     while at < size:
  *         length = check(start + at, size - at, salt)             # <<<<<<<<<<<<<<
@@ -27424,7 +27677,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObj
 */
     __pyx_v_length = __pyx_f_17pyspark_jetstream_7_decode_check((__pyx_v_start + __pyx_v_at), (__pyx_v_size - __pyx_v_at), __pyx_v_salt);
 
-    /* "pyspark_jetstream/_decode.pyx":573
+    /* "pyspark_jetstream/_decode.pyx":595
  *     while at < size:
  *         length = check(start + at, size - at, salt)
  *         seq = load64(start + at + 8) if length else 0             # <<<<<<<<<<<<<<
@@ -27435,61 +27688,61 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObj
 
     if (__pyx_t_3) {
 
-      __pyx_t_4 = __pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + 8));
+      __pyx_t_5 = __pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + 8));
     } else {
 
-      __pyx_t_4 = 0;
+      __pyx_t_5 = 0;
     }
 
-    __pyx_v_seq = __pyx_t_4;
+    __pyx_v_seq = __pyx_t_5;
 
-    /* "pyspark_jetstream/_decode.pyx":574
+    /* "pyspark_jetstream/_decode.pyx":596
  *         length = check(start + at, size - at, salt)
  *         seq = load64(start + at + 8) if length else 0
  *         if length == 0 or seq > last or (seen and seq <= seen):             # <<<<<<<<<<<<<<
  *             break
  *         first = first or seq
 */
-    __pyx_t_5 = (__pyx_v_length == 0);
+    __pyx_t_6 = (__pyx_v_length == 0);
 
-    if (!__pyx_t_5) {
-
-    } else {
-
-      __pyx_t_3 = __pyx_t_5;
-
-      goto __pyx_L6_bool_binop_done;
-    }
-    __pyx_t_5 = (__pyx_v_seq > __pyx_v_last);
-
-    if (!__pyx_t_5) {
+    if (!__pyx_t_6) {
 
     } else {
 
-      __pyx_t_3 = __pyx_t_5;
+      __pyx_t_3 = __pyx_t_6;
 
       goto __pyx_L6_bool_binop_done;
     }
-    __pyx_t_5 = (__pyx_v_seen != 0);
+    __pyx_t_6 = (__pyx_v_seq > __pyx_v_last);
 
-    if (__pyx_t_5) {
+    if (!__pyx_t_6) {
 
     } else {
 
-      __pyx_t_3 = __pyx_t_5;
+      __pyx_t_3 = __pyx_t_6;
 
       goto __pyx_L6_bool_binop_done;
     }
-    __pyx_t_5 = (__pyx_v_seq <= __pyx_v_seen);
+    __pyx_t_6 = (__pyx_v_seen != 0);
+
+    if (__pyx_t_6) {
+
+    } else {
+
+      __pyx_t_3 = __pyx_t_6;
+
+      goto __pyx_L6_bool_binop_done;
+    }
+    __pyx_t_6 = (__pyx_v_seq <= __pyx_v_seen);
 
 
-    __pyx_t_3 = __pyx_t_5;
+    __pyx_t_3 = __pyx_t_6;
 
     __pyx_L6_bool_binop_done:;
     if (__pyx_t_3) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":575
+      /* "pyspark_jetstream/_decode.pyx":597
  *         seq = load64(start + at + 8) if length else 0
  *         if length == 0 or seq > last or (seen and seq <= seen):
  *             break             # <<<<<<<<<<<<<<
@@ -27498,7 +27751,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObj
 */
       goto __pyx_L4_break;
 
-      /* "pyspark_jetstream/_decode.pyx":574
+      /* "pyspark_jetstream/_decode.pyx":596
  *         length = check(start + at, size - at, salt)
  *         seq = load64(start + at + 8) if length else 0
  *         if length == 0 or seq > last or (seen and seq <= seen):             # <<<<<<<<<<<<<<
@@ -27507,7 +27760,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObj
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":576
+    /* "pyspark_jetstream/_decode.pyx":598
  *         if length == 0 or seq > last or (seen and seq <= seen):
  *             break
  *         first = first or seq             # <<<<<<<<<<<<<<
@@ -27517,15 +27770,15 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObj
     if (!__pyx_v_first) {
     } else {
 
-      __pyx_t_4 = __pyx_v_first;
+      __pyx_t_5 = __pyx_v_first;
       goto __pyx_L10_bool_binop_done;
     }
 
-    __pyx_t_4 = __pyx_v_seq;
+    __pyx_t_5 = __pyx_v_seq;
     __pyx_L10_bool_binop_done:;
-    __pyx_v_first = __pyx_t_4;
+    __pyx_v_first = __pyx_t_5;
 
-    /* "pyspark_jetstream/_decode.pyx":577
+    /* "pyspark_jetstream/_decode.pyx":599
  *             break
  *         first = first or seq
  *         seen = seq             # <<<<<<<<<<<<<<
@@ -27534,7 +27787,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObj
 */
     __pyx_v_seen = __pyx_v_seq;
 
-    /* "pyspark_jetstream/_decode.pyx":578
+    /* "pyspark_jetstream/_decode.pyx":600
  *         first = first or seq
  *         seen = seq
  *         if start[at + 4] == KIND_SKIP:             # <<<<<<<<<<<<<<
@@ -27546,7 +27799,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObj
     if (__pyx_t_3) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":579
+      /* "pyspark_jetstream/_decode.pyx":601
  *         seen = seq
  *         if start[at + 4] == KIND_SKIP:
  *             seen += load64(start + at + RECORD_HEAD) - 1             # <<<<<<<<<<<<<<
@@ -27555,7 +27808,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObj
 */
       __pyx_v_seen = (__pyx_v_seen + (__pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD)) - 1));
 
-      /* "pyspark_jetstream/_decode.pyx":578
+      /* "pyspark_jetstream/_decode.pyx":600
  *         first = first or seq
  *         seen = seq
  *         if start[at + 4] == KIND_SKIP:             # <<<<<<<<<<<<<<
@@ -27565,7 +27818,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObj
       goto __pyx_L12;
     }
 
-    /* "pyspark_jetstream/_decode.pyx":581
+    /* "pyspark_jetstream/_decode.pyx":603
  *             seen += load64(start + at + RECORD_HEAD) - 1
  *         else:
  *             ts_ns = <int64_t>load64(start + at + 16)             # <<<<<<<<<<<<<<
@@ -27575,7 +27828,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObj
     /*else*/ {
       __pyx_v_ts_ns = ((int64_t)__pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + 16)));
 
-      /* "pyspark_jetstream/_decode.pyx":582
+      /* "pyspark_jetstream/_decode.pyx":604
  *         else:
  *             ts_ns = <int64_t>load64(start + at + 16)
  *             low, high = min(low, ts_ns), max(high, ts_ns)             # <<<<<<<<<<<<<<
@@ -27583,43 +27836,43 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObj
  *         at += length
 */
 
-      __pyx_t_6 = __pyx_v_ts_ns;
+      __pyx_t_7 = __pyx_v_ts_ns;
 
-      __pyx_t_7 = __pyx_v_low;
-      __pyx_t_3 = (__pyx_t_6 < __pyx_t_7);
-
-      if (__pyx_t_3) {
-
-        __pyx_t_8 = __pyx_t_6;
-      } else {
-
-        __pyx_t_8 = __pyx_t_7;
-      }
-
-      __pyx_t_6 = __pyx_t_8;
-
-
-
-      __pyx_t_8 = __pyx_v_ts_ns;
-
-      __pyx_t_7 = __pyx_v_high;
-      __pyx_t_3 = (__pyx_t_8 > __pyx_t_7);
+      __pyx_t_8 = __pyx_v_low;
+      __pyx_t_3 = (__pyx_t_7 < __pyx_t_8);
 
       if (__pyx_t_3) {
-
-        __pyx_t_9 = __pyx_t_8;
-      } else {
 
         __pyx_t_9 = __pyx_t_7;
+      } else {
+
+        __pyx_t_9 = __pyx_t_8;
       }
 
-      __pyx_t_8 = __pyx_t_9;
+      __pyx_t_7 = __pyx_t_9;
 
 
-      __pyx_v_low = __pyx_t_6;
-      __pyx_v_high = __pyx_t_8;
 
-      /* "pyspark_jetstream/_decode.pyx":583
+      __pyx_t_9 = __pyx_v_ts_ns;
+
+      __pyx_t_8 = __pyx_v_high;
+      __pyx_t_3 = (__pyx_t_9 > __pyx_t_8);
+
+      if (__pyx_t_3) {
+
+        __pyx_t_10 = __pyx_t_9;
+      } else {
+
+        __pyx_t_10 = __pyx_t_8;
+      }
+
+      __pyx_t_9 = __pyx_t_10;
+
+
+      __pyx_v_low = __pyx_t_7;
+      __pyx_v_high = __pyx_t_9;
+
+      /* "pyspark_jetstream/_decode.pyx":605
  *             ts_ns = <int64_t>load64(start + at + 16)
  *             low, high = min(low, ts_ns), max(high, ts_ns)
  *             messages += 1             # <<<<<<<<<<<<<<
@@ -27630,7 +27883,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObj
     }
     __pyx_L12:;
 
-    /* "pyspark_jetstream/_decode.pyx":584
+    /* "pyspark_jetstream/_decode.pyx":606
  *             low, high = min(low, ts_ns), max(high, ts_ns)
  *             messages += 1
  *         at += length             # <<<<<<<<<<<<<<
@@ -27641,73 +27894,73 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObj
   }
   __pyx_L4_break:;
 
-  /* "pyspark_jetstream/_decode.pyx":585
+  /* "pyspark_jetstream/_decode.pyx":607
  *             messages += 1
  *         at += length
  *     return at, first, seen, low, high, messages             # <<<<<<<<<<<<<<
  * 
  * 
 */
-  __pyx_t_10 = __Pyx_PyLong_FromSize_t(__pyx_v_at); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 585, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_10);
-  __pyx_t_11 = __Pyx_PyLong_From_uint64_t(__pyx_v_first); if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 585, __pyx_L1_error)
+  __pyx_t_11 = __Pyx_PyLong_FromSize_t(__pyx_v_at); if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 607, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_11);
-  __pyx_t_12 = __Pyx_PyLong_From_uint64_t(__pyx_v_seen); if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 585, __pyx_L1_error)
+  __pyx_t_12 = __Pyx_PyLong_From_uint64_t(__pyx_v_first); if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 607, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_12);
-  __pyx_t_13 = __Pyx_PyLong_From_int64_t(__pyx_v_low); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 585, __pyx_L1_error)
+  __pyx_t_13 = __Pyx_PyLong_From_uint64_t(__pyx_v_seen); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 607, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_13);
-  __pyx_t_14 = __Pyx_PyLong_From_int64_t(__pyx_v_high); if (unlikely(!__pyx_t_14)) __PYX_ERR(0, 585, __pyx_L1_error)
+  __pyx_t_14 = __Pyx_PyLong_From_int64_t(__pyx_v_low); if (unlikely(!__pyx_t_14)) __PYX_ERR(0, 607, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_14);
-  __pyx_t_15 = __Pyx_PyLong_From_uint64_t(__pyx_v_messages); if (unlikely(!__pyx_t_15)) __PYX_ERR(0, 585, __pyx_L1_error)
+  __pyx_t_15 = __Pyx_PyLong_From_int64_t(__pyx_v_high); if (unlikely(!__pyx_t_15)) __PYX_ERR(0, 607, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_15);
-  __pyx_t_16 = PyTuple_New(6); if (unlikely(!__pyx_t_16)) __PYX_ERR(0, 585, __pyx_L1_error)
+  __pyx_t_16 = __Pyx_PyLong_From_uint64_t(__pyx_v_messages); if (unlikely(!__pyx_t_16)) __PYX_ERR(0, 607, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_16);
-  __Pyx_GIVEREF(__pyx_t_10);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_16, 0, __pyx_t_10) != (0)) __PYX_ERR(0, 585, __pyx_L1_error);
+  __pyx_t_17 = PyTuple_New(6); if (unlikely(!__pyx_t_17)) __PYX_ERR(0, 607, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_17);
   __Pyx_GIVEREF(__pyx_t_11);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_16, 1, __pyx_t_11) != (0)) __PYX_ERR(0, 585, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_17, 0, __pyx_t_11) != (0)) __PYX_ERR(0, 607, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_12);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_16, 2, __pyx_t_12) != (0)) __PYX_ERR(0, 585, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_17, 1, __pyx_t_12) != (0)) __PYX_ERR(0, 607, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_13);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_16, 3, __pyx_t_13) != (0)) __PYX_ERR(0, 585, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_17, 2, __pyx_t_13) != (0)) __PYX_ERR(0, 607, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_14);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_16, 4, __pyx_t_14) != (0)) __PYX_ERR(0, 585, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_17, 3, __pyx_t_14) != (0)) __PYX_ERR(0, 607, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_15);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_16, 5, __pyx_t_15) != (0)) __PYX_ERR(0, 585, __pyx_L1_error);
-  __pyx_t_10 = 0;
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_17, 4, __pyx_t_15) != (0)) __PYX_ERR(0, 607, __pyx_L1_error);
+  __Pyx_GIVEREF(__pyx_t_16);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_17, 5, __pyx_t_16) != (0)) __PYX_ERR(0, 607, __pyx_L1_error);
   __pyx_t_11 = 0;
   __pyx_t_12 = 0;
   __pyx_t_13 = 0;
   __pyx_t_14 = 0;
   __pyx_t_15 = 0;
+  __pyx_t_16 = 0;
   {
     PyObject *__pyx_temp;
     {
       __pyx_temp = __pyx_r;
-      __pyx_r = ((PyObject*)__pyx_t_16);
+      __pyx_r = ((PyObject*)__pyx_t_17);
     }
     __Pyx_XDECREF(__pyx_temp);
   }
-  __pyx_t_16 = 0;
+  __pyx_t_17 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":560
+  /* "pyspark_jetstream/_decode.pyx":582
  * 
  * 
- * def walk(bytes data, uint64_t salt, size_t at, uint64_t last) -> tuple[int, int, int, int, int, int]:             # <<<<<<<<<<<<<<
+ * def walk(const unsigned char[::1] data, uint64_t salt, size_t at, uint64_t last) -> tuple[int, int, int, int, int, int]:             # <<<<<<<<<<<<<<
  *     """Walk the valid records from `at` to sequence `last`.
  * 
 */
 
   /* function exit code */
   __pyx_L1_error:;
-  __Pyx_XDECREF(__pyx_t_10);
   __Pyx_XDECREF(__pyx_t_11);
   __Pyx_XDECREF(__pyx_t_12);
   __Pyx_XDECREF(__pyx_t_13);
   __Pyx_XDECREF(__pyx_t_14);
   __Pyx_XDECREF(__pyx_t_15);
   __Pyx_XDECREF(__pyx_t_16);
+  __Pyx_XDECREF(__pyx_t_17);
   __Pyx_AddTraceback("pyspark_jetstream._decode.walk", __pyx_clineno, __pyx_lineno, __pyx_filename);
   __pyx_r = NULL;
   __pyx_L0:;
@@ -27727,7 +27980,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObj
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":588
+/* "pyspark_jetstream/_decode.pyx":610
  * 
  * 
  * def last_sequence(bytes payload) -> int:             # <<<<<<<<<<<<<<
@@ -27775,32 +28028,32 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_payload,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 588, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 610, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 588, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 610, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "last_sequence", 0) < (0)) __PYX_ERR(0, 588, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "last_sequence", 0) < (0)) __PYX_ERR(0, 610, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 1; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("last_sequence", 1, 1, 1, i); __PYX_ERR(0, 588, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("last_sequence", 1, 1, 1, i); __PYX_ERR(0, 610, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 1)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 588, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 610, __pyx_L3_error)
     }
     __pyx_v_payload = ((PyObject*)values[0]);
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("last_sequence", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 588, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("last_sequence", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 610, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -27811,7 +28064,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_payload), (&PyBytes_Type), 1, "payload", 1))) __PYX_ERR(0, 588, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_payload), (&PyBytes_Type), 1, "payload", 1))) __PYX_ERR(0, 610, __pyx_L1_error)
   __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_8last_sequence(__pyx_self, __pyx_v_payload);
 
   /* function exit code */
@@ -27842,7 +28095,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_8last_sequence(CYTHON_UNU
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("last_sequence", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":590
+  /* "pyspark_jetstream/_decode.pyx":612
  * def last_sequence(bytes payload) -> int:
  *     """Of a records frame whose checksum held; 0 when it is empty."""
  *     return last_of_records(payload, len(payload))             # <<<<<<<<<<<<<<
@@ -27851,19 +28104,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_8last_sequence(CYTHON_UNU
 */
   if (unlikely(__pyx_v_payload == Py_None)) {
     PyErr_SetString(PyExc_TypeError, "expected bytes, NoneType found");
-    __PYX_ERR(0, 590, __pyx_L1_error)
+    __PYX_ERR(0, 612, __pyx_L1_error)
   }
-  __pyx_t_1 = __Pyx_PyBytes_AsString(__pyx_v_payload); if (unlikely((!__pyx_t_1) && PyErr_Occurred())) __PYX_ERR(0, 590, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyBytes_AsString(__pyx_v_payload); if (unlikely((!__pyx_t_1) && PyErr_Occurred())) __PYX_ERR(0, 612, __pyx_L1_error)
   if (unlikely(__pyx_v_payload == Py_None)) {
     PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-    __PYX_ERR(0, 590, __pyx_L1_error)
+    __PYX_ERR(0, 612, __pyx_L1_error)
   }
-  __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_payload); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 590, __pyx_L1_error)
-  __pyx_t_3 = __Pyx_PyLong_From_uint64_t(__pyx_f_17pyspark_jetstream_7_decode_last_of_records(__pyx_t_1, __pyx_t_2)); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 590, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_payload); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 612, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyLong_From_uint64_t(__pyx_f_17pyspark_jetstream_7_decode_last_of_records(__pyx_t_1, __pyx_t_2)); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 612, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_3);
 
 
-  if (__Pyx_PyInt_FromNumber(&__pyx_t_3, NULL, 0) < (0)) __PYX_ERR(0, 590, __pyx_L1_error)
+  if (__Pyx_PyInt_FromNumber(&__pyx_t_3, NULL, 0) < (0)) __PYX_ERR(0, 612, __pyx_L1_error)
   {
     PyObject *__pyx_temp;
     {
@@ -27875,7 +28128,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_8last_sequence(CYTHON_UNU
   __pyx_t_3 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":588
+  /* "pyspark_jetstream/_decode.pyx":610
  * 
  * 
  * def last_sequence(bytes payload) -> int:             # <<<<<<<<<<<<<<
@@ -27894,12 +28147,12 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_8last_sequence(CYTHON_UNU
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":593
+/* "pyspark_jetstream/_decode.pyx":615
  * 
  * 
- * def has_encrypted(bytes data, uint64_t salt) -> bool:             # <<<<<<<<<<<<<<
- *     """Whether any of the records that hold, up to the first that does not, is encrypted."""
- *     cdef const char* start = data
+ * def has_encrypted(const unsigned char[::1] data) -> bool:             # <<<<<<<<<<<<<<
+ *     """Whether any of the records, up to the first that is none, is encrypted."""
+ *     cdef const char* start = <const char*>&data[0] if len(data) else NULL
 */
 
 /* Python wrapper */
@@ -27910,7 +28163,7 @@ PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
 PyObject *__pyx_args, PyObject *__pyx_kwds
 #endif
 ); /*proto*/
-PyDoc_STRVAR(__pyx_doc_17pyspark_jetstream_7_decode_10has_encrypted, "Whether any of the records that hold, up to the first that does not, is encrypted.");
+PyDoc_STRVAR(__pyx_doc_17pyspark_jetstream_7_decode_10has_encrypted, "Whether any of the records, up to the first that is none, is encrypted.");
 static PyMethodDef __pyx_mdef_17pyspark_jetstream_7_decode_11has_encrypted = {"has_encrypted", (PyCFunction)(void(*)(void))(__Pyx_PyCFunction_FastCallWithKeywords)__pyx_pw_17pyspark_jetstream_7_decode_11has_encrypted, __Pyx_METH_FASTCALL|METH_KEYWORDS, __pyx_doc_17pyspark_jetstream_7_decode_10has_encrypted};
 static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_11has_encrypted(PyObject *__pyx_self, 
 #if CYTHON_VECTORCALL
@@ -27919,13 +28172,12 @@ PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
 PyObject *__pyx_args, PyObject *__pyx_kwds
 #endif
 ) {
-  PyObject *__pyx_v_data = 0;
-  CYTHON_UNUSED uint64_t __pyx_v_salt;
+  __Pyx_memviewslice __pyx_v_data = { 0, 0, { 0 }, { 0 }, { 0 } };
   #if !CYTHON_VECTORCALL
   CYTHON_UNUSED Py_ssize_t __pyx_nargs;
   #endif
   CYTHON_UNUSED PyObject *const *__pyx_kwvalues;
-  PyObject* values[2] = {0,0};
+  PyObject* values[1] = {0};
   int __pyx_lineno = 0;
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
@@ -27941,73 +28193,57 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   #endif
   __pyx_kwvalues = __Pyx_KwValues_FASTCALL(__pyx_args, __pyx_nargs);
   {
-    PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_data,&__pyx_mstate_global->__pyx_n_u_salt,0};
+    PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_data,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 593, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 615, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
-        case  2:
-        values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 593, __pyx_L3_error)
-        CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 593, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 615, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "has_encrypted", 0) < (0)) __PYX_ERR(0, 593, __pyx_L3_error)
-      for (Py_ssize_t i = __pyx_nargs; i < 2; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("has_encrypted", 1, 2, 2, i); __PYX_ERR(0, 593, __pyx_L3_error) }
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "has_encrypted", 0) < (0)) __PYX_ERR(0, 615, __pyx_L3_error)
+      for (Py_ssize_t i = __pyx_nargs; i < 1; i++) {
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("has_encrypted", 1, 1, 1, i); __PYX_ERR(0, 615, __pyx_L3_error) }
       }
-    } else if (unlikely(__pyx_nargs != 2)) {
+    } else if (unlikely(__pyx_nargs != 1)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 593, __pyx_L3_error)
-      values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 593, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 615, __pyx_L3_error)
     }
-    __pyx_v_data = ((PyObject*)values[0]);
-    __pyx_v_salt = __Pyx_PyLong_As_uint64_t(values[1]); if (unlikely((__pyx_v_salt == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 593, __pyx_L3_error)
+    __pyx_v_data = __Pyx_PyObject_to_MemoryviewSlice_dc_unsigned_char__const__(values[0], 0); if (unlikely(!__pyx_v_data.memview)) __PYX_ERR(0, 615, __pyx_L3_error)
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("has_encrypted", 1, 2, 2, __pyx_nargs); __PYX_ERR(0, 593, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("has_encrypted", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 615, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
   for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
     Py_XDECREF(values[__pyx_temp]);
   }
+  __PYX_XCLEAR_MEMVIEW(&__pyx_v_data, 1);
   __Pyx_AddTraceback("pyspark_jetstream._decode.has_encrypted", __pyx_clineno, __pyx_lineno, __pyx_filename);
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_data), (&PyBytes_Type), 1, "data", 1))) __PYX_ERR(0, 593, __pyx_L1_error)
-  __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(__pyx_self, __pyx_v_data, __pyx_v_salt);
+  __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(__pyx_self, __pyx_v_data);
 
   /* function exit code */
-  goto __pyx_L0;
-  __pyx_L1_error:;
-  __pyx_r = NULL;
   for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
     Py_XDECREF(values[__pyx_temp]);
   }
-  goto __pyx_L7_cleaned_up;
-  __pyx_L0:;
-  for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
-    Py_XDECREF(values[__pyx_temp]);
-  }
-  __pyx_L7_cleaned_up:;
-
+  __PYX_XCLEAR_MEMVIEW(&__pyx_v_data, 1);
   __Pyx_RefNannyFinishContext();
   return __pyx_r;
 }
 
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_data, CYTHON_UNUSED uint64_t __pyx_v_salt) {
+static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UNUSED PyObject *__pyx_self, __Pyx_memviewslice __pyx_v_data) {
   char const *__pyx_v_start;
   size_t __pyx_v_size;
   size_t __pyx_v_at;
@@ -28017,41 +28253,43 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UN
   char const *__pyx_t_1;
   Py_ssize_t __pyx_t_2;
   int __pyx_t_3;
-  int __pyx_lineno = 0;
-  const char *__pyx_filename = NULL;
-  int __pyx_clineno = 0;
+  Py_ssize_t __pyx_t_4;
   __Pyx_RefNannySetupContext("has_encrypted", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":595
- * def has_encrypted(bytes data, uint64_t salt) -> bool:
- *     """Whether any of the records that hold, up to the first that does not, is encrypted."""
- *     cdef const char* start = data             # <<<<<<<<<<<<<<
+  /* "pyspark_jetstream/_decode.pyx":617
+ * def has_encrypted(const unsigned char[::1] data) -> bool:
+ *     """Whether any of the records, up to the first that is none, is encrypted."""
+ *     cdef const char* start = <const char*>&data[0] if len(data) else NULL             # <<<<<<<<<<<<<<
  *     cdef size_t size = len(data), at = 0
  *     cdef uint32_t length
 */
-  if (unlikely(__pyx_v_data == Py_None)) {
-    PyErr_SetString(PyExc_TypeError, "expected bytes, NoneType found");
-    __PYX_ERR(0, 595, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_MemoryView_Len(__pyx_v_data); 
+  __pyx_t_3 = (__pyx_t_2 != 0);
+
+
+  if (__pyx_t_3) {
+    __pyx_t_4 = 0;
+
+    __pyx_t_1 = ((char const *)(&(*((unsigned char const  *) ( /* dim=0 */ ((char *) (((unsigned char const  *) __pyx_v_data.data) + __pyx_t_4)) )))));
+  } else {
+
+    __pyx_t_1 = NULL;
   }
-  __pyx_t_1 = __Pyx_PyBytes_AsString(__pyx_v_data); if (unlikely((!__pyx_t_1) && PyErr_Occurred())) __PYX_ERR(0, 595, __pyx_L1_error)
+
   __pyx_v_start = __pyx_t_1;
 
-  /* "pyspark_jetstream/_decode.pyx":596
- *     """Whether any of the records that hold, up to the first that does not, is encrypted."""
- *     cdef const char* start = data
+  /* "pyspark_jetstream/_decode.pyx":618
+ *     """Whether any of the records, up to the first that is none, is encrypted."""
+ *     cdef const char* start = <const char*>&data[0] if len(data) else NULL
  *     cdef size_t size = len(data), at = 0             # <<<<<<<<<<<<<<
  *     cdef uint32_t length
  *     while at < size:
 */
-  if (unlikely(__pyx_v_data == Py_None)) {
-    PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-    __PYX_ERR(0, 596, __pyx_L1_error)
-  }
-  __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_data); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 596, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_MemoryView_Len(__pyx_v_data); 
   __pyx_v_size = __pyx_t_2;
   __pyx_v_at = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":598
+  /* "pyspark_jetstream/_decode.pyx":620
  *     cdef size_t size = len(data), at = 0
  *     cdef uint32_t length
  *     while at < size:             # <<<<<<<<<<<<<<
@@ -28064,7 +28302,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UN
 
     if (!__pyx_t_3) break;
 
-    /* "pyspark_jetstream/_decode.pyx":599
+    /* "pyspark_jetstream/_decode.pyx":621
  *     cdef uint32_t length
  *     while at < size:
  *         length = shape_of(start + at, size - at)             # <<<<<<<<<<<<<<
@@ -28073,7 +28311,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UN
 */
     __pyx_v_length = __pyx_f_17pyspark_jetstream_7_decode_shape_of((__pyx_v_start + __pyx_v_at), (__pyx_v_size - __pyx_v_at));
 
-    /* "pyspark_jetstream/_decode.pyx":600
+    /* "pyspark_jetstream/_decode.pyx":622
  *     while at < size:
  *         length = shape_of(start + at, size - at)
  *         if length == 0:             # <<<<<<<<<<<<<<
@@ -28085,7 +28323,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UN
     if (__pyx_t_3) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":601
+      /* "pyspark_jetstream/_decode.pyx":623
  *         length = shape_of(start + at, size - at)
  *         if length == 0:
  *             return False             # <<<<<<<<<<<<<<
@@ -28103,7 +28341,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UN
       }
       goto __pyx_L0;
 
-      /* "pyspark_jetstream/_decode.pyx":600
+      /* "pyspark_jetstream/_decode.pyx":622
  *     while at < size:
  *         length = shape_of(start + at, size - at)
  *         if length == 0:             # <<<<<<<<<<<<<<
@@ -28112,7 +28350,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UN
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":602
+    /* "pyspark_jetstream/_decode.pyx":624
  *         if length == 0:
  *             return False
  *         if start[at + 5]:             # <<<<<<<<<<<<<<
@@ -28124,7 +28362,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UN
     if (__pyx_t_3) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":603
+      /* "pyspark_jetstream/_decode.pyx":625
  *             return False
  *         if start[at + 5]:
  *             return True             # <<<<<<<<<<<<<<
@@ -28142,7 +28380,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UN
       }
       goto __pyx_L0;
 
-      /* "pyspark_jetstream/_decode.pyx":602
+      /* "pyspark_jetstream/_decode.pyx":624
  *         if length == 0:
  *             return False
  *         if start[at + 5]:             # <<<<<<<<<<<<<<
@@ -28151,7 +28389,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UN
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":604
+    /* "pyspark_jetstream/_decode.pyx":626
  *         if start[at + 5]:
  *             return True
  *         at += length             # <<<<<<<<<<<<<<
@@ -28161,7 +28399,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UN
     __pyx_v_at = (__pyx_v_at + __pyx_v_length);
   }
 
-  /* "pyspark_jetstream/_decode.pyx":605
+  /* "pyspark_jetstream/_decode.pyx":627
  *             return True
  *         at += length
  *     return False             # <<<<<<<<<<<<<<
@@ -28179,18 +28417,15 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UN
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":593
+  /* "pyspark_jetstream/_decode.pyx":615
  * 
  * 
- * def has_encrypted(bytes data, uint64_t salt) -> bool:             # <<<<<<<<<<<<<<
- *     """Whether any of the records that hold, up to the first that does not, is encrypted."""
- *     cdef const char* start = data
+ * def has_encrypted(const unsigned char[::1] data) -> bool:             # <<<<<<<<<<<<<<
+ *     """Whether any of the records, up to the first that is none, is encrypted."""
+ *     cdef const char* start = <const char*>&data[0] if len(data) else NULL
 */
 
   /* function exit code */
-  __pyx_L1_error:;
-  __Pyx_AddTraceback("pyspark_jetstream._decode.has_encrypted", __pyx_clineno, __pyx_lineno, __pyx_filename);
-  __pyx_r = NULL;
   __pyx_L0:;
 
 
@@ -28201,10 +28436,10 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UN
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":608
+/* "pyspark_jetstream/_decode.pyx":630
  * 
  * 
- * def open_records(bytes data, uint64_t salt, uint64_t base, opener) -> bytes:             # <<<<<<<<<<<<<<
+ * def open_records(const unsigned char[::1] data, uint64_t salt, opener) -> bytes:             # <<<<<<<<<<<<<<
  *     """The same records with their bodies decrypted by `opener(cipher, head, body)`.
  * 
 */
@@ -28226,15 +28461,14 @@ PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
 PyObject *__pyx_args, PyObject *__pyx_kwds
 #endif
 ) {
-  PyObject *__pyx_v_data = 0;
+  __Pyx_memviewslice __pyx_v_data = { 0, 0, { 0 }, { 0 }, { 0 } };
   uint64_t __pyx_v_salt;
-  CYTHON_UNUSED uint64_t __pyx_v_base;
   PyObject *__pyx_v_opener = 0;
   #if !CYTHON_VECTORCALL
   CYTHON_UNUSED Py_ssize_t __pyx_nargs;
   #endif
   CYTHON_UNUSED PyObject *const *__pyx_kwvalues;
-  PyObject* values[4] = {0,0,0,0};
+  PyObject* values[3] = {0,0,0};
   int __pyx_lineno = 0;
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
@@ -28250,88 +28484,72 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   #endif
   __pyx_kwvalues = __Pyx_KwValues_FASTCALL(__pyx_args, __pyx_nargs);
   {
-    PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_data,&__pyx_mstate_global->__pyx_n_u_salt,&__pyx_mstate_global->__pyx_n_u_base,&__pyx_mstate_global->__pyx_n_u_opener,0};
+    PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_data,&__pyx_mstate_global->__pyx_n_u_salt,&__pyx_mstate_global->__pyx_n_u_opener,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 608, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 630, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
-        case  4:
-        values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 608, __pyx_L3_error)
-        CYTHON_FALLTHROUGH;
         case  3:
         values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 608, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 630, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 608, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 630, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 608, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 630, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "open_records", 0) < (0)) __PYX_ERR(0, 608, __pyx_L3_error)
-      for (Py_ssize_t i = __pyx_nargs; i < 4; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("open_records", 1, 4, 4, i); __PYX_ERR(0, 608, __pyx_L3_error) }
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "open_records", 0) < (0)) __PYX_ERR(0, 630, __pyx_L3_error)
+      for (Py_ssize_t i = __pyx_nargs; i < 3; i++) {
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("open_records", 1, 3, 3, i); __PYX_ERR(0, 630, __pyx_L3_error) }
       }
-    } else if (unlikely(__pyx_nargs != 4)) {
+    } else if (unlikely(__pyx_nargs != 3)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 608, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 630, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 608, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 630, __pyx_L3_error)
       values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 608, __pyx_L3_error)
-      values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 608, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 630, __pyx_L3_error)
     }
-    __pyx_v_data = ((PyObject*)values[0]);
-    __pyx_v_salt = __Pyx_PyLong_As_uint64_t(values[1]); if (unlikely((__pyx_v_salt == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 608, __pyx_L3_error)
-    __pyx_v_base = __Pyx_PyLong_As_uint64_t(values[2]); if (unlikely((__pyx_v_base == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 608, __pyx_L3_error)
-    __pyx_v_opener = values[3];
+    __pyx_v_data = __Pyx_PyObject_to_MemoryviewSlice_dc_unsigned_char__const__(values[0], 0); if (unlikely(!__pyx_v_data.memview)) __PYX_ERR(0, 630, __pyx_L3_error)
+    __pyx_v_salt = __Pyx_PyLong_As_uint64_t(values[1]); if (unlikely((__pyx_v_salt == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 630, __pyx_L3_error)
+    __pyx_v_opener = values[2];
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("open_records", 1, 4, 4, __pyx_nargs); __PYX_ERR(0, 608, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("open_records", 1, 3, 3, __pyx_nargs); __PYX_ERR(0, 630, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
   for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
     Py_XDECREF(values[__pyx_temp]);
   }
+  __PYX_XCLEAR_MEMVIEW(&__pyx_v_data, 1);
   __Pyx_AddTraceback("pyspark_jetstream._decode.open_records", __pyx_clineno, __pyx_lineno, __pyx_filename);
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_data), (&PyBytes_Type), 1, "data", 1))) __PYX_ERR(0, 608, __pyx_L1_error)
-  __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_12open_records(__pyx_self, __pyx_v_data, __pyx_v_salt, __pyx_v_base, __pyx_v_opener);
+  __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_12open_records(__pyx_self, __pyx_v_data, __pyx_v_salt, __pyx_v_opener);
 
   /* function exit code */
-  goto __pyx_L0;
-  __pyx_L1_error:;
-  __pyx_r = NULL;
   for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
     Py_XDECREF(values[__pyx_temp]);
   }
-  goto __pyx_L7_cleaned_up;
-  __pyx_L0:;
-  for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
-    Py_XDECREF(values[__pyx_temp]);
-  }
-  __pyx_L7_cleaned_up:;
-
+  __PYX_XCLEAR_MEMVIEW(&__pyx_v_data, 1);
 
   __Pyx_RefNannyFinishContext();
   return __pyx_r;
 }
 
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_data, uint64_t __pyx_v_salt, CYTHON_UNUSED uint64_t __pyx_v_base, PyObject *__pyx_v_opener) {
+static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNUSED PyObject *__pyx_self, __Pyx_memviewslice __pyx_v_data, uint64_t __pyx_v_salt, PyObject *__pyx_v_opener) {
   char const *__pyx_v_start;
   size_t __pyx_v_size;
   size_t __pyx_v_at;
@@ -28344,70 +28562,75 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
   __Pyx_RefNannyDeclarations
   char const *__pyx_t_1;
   Py_ssize_t __pyx_t_2;
-  PyObject *__pyx_t_3 = NULL;
-  PyObject *__pyx_t_4 = NULL;
-  size_t __pyx_t_5;
-  int __pyx_t_6;
-  int __pyx_t_7;
+  int __pyx_t_3;
+  Py_ssize_t __pyx_t_4;
+  PyObject *__pyx_t_5 = NULL;
+  PyObject *__pyx_t_6 = NULL;
+  size_t __pyx_t_7;
   int __pyx_t_8;
-  char *__pyx_t_9;
-  PyObject *__pyx_t_10 = NULL;
+  int __pyx_t_9;
+  char *__pyx_t_10;
   PyObject *__pyx_t_11 = NULL;
   PyObject *__pyx_t_12 = NULL;
+  PyObject *__pyx_t_13 = NULL;
   int __pyx_lineno = 0;
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("open_records", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":613
+  /* "pyspark_jetstream/_decode.pyx":635
  *     What does not hold is kept as it is from there on, for the decoder to report.
  *     """
- *     cdef const char* start = data             # <<<<<<<<<<<<<<
+ *     cdef const char* start = <const char*>&data[0] if len(data) else NULL             # <<<<<<<<<<<<<<
  *     cdef size_t size = len(data), at = 0
  *     cdef uint32_t length
 */
-  if (unlikely(__pyx_v_data == Py_None)) {
-    PyErr_SetString(PyExc_TypeError, "expected bytes, NoneType found");
-    __PYX_ERR(0, 613, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_MemoryView_Len(__pyx_v_data); 
+  __pyx_t_3 = (__pyx_t_2 != 0);
+
+
+  if (__pyx_t_3) {
+    __pyx_t_4 = 0;
+
+    __pyx_t_1 = ((char const *)(&(*((unsigned char const  *) ( /* dim=0 */ ((char *) (((unsigned char const  *) __pyx_v_data.data) + __pyx_t_4)) )))));
+  } else {
+
+    __pyx_t_1 = NULL;
   }
-  __pyx_t_1 = __Pyx_PyBytes_AsString(__pyx_v_data); if (unlikely((!__pyx_t_1) && PyErr_Occurred())) __PYX_ERR(0, 613, __pyx_L1_error)
+
   __pyx_v_start = __pyx_t_1;
 
-  /* "pyspark_jetstream/_decode.pyx":614
+  /* "pyspark_jetstream/_decode.pyx":636
  *     """
- *     cdef const char* start = data
+ *     cdef const char* start = <const char*>&data[0] if len(data) else NULL
  *     cdef size_t size = len(data), at = 0             # <<<<<<<<<<<<<<
  *     cdef uint32_t length
  *     cdef Bytes out = Bytes()
 */
-  if (unlikely(__pyx_v_data == Py_None)) {
-    PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-    __PYX_ERR(0, 614, __pyx_L1_error)
-  }
-  __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_data); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 614, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_MemoryView_Len(__pyx_v_data); 
   __pyx_v_size = __pyx_t_2;
   __pyx_v_at = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":616
+  /* "pyspark_jetstream/_decode.pyx":638
  *     cdef size_t size = len(data), at = 0
  *     cdef uint32_t length
  *     cdef Bytes out = Bytes()             # <<<<<<<<<<<<<<
  *     cdef bytes head, body
  *     cdef char* to
 */
-  __pyx_t_4 = NULL;
-  __pyx_t_5 = 1;
+  __pyx_t_6 = NULL;
+  __pyx_t_7 = 1;
   {
-    PyObject *__pyx_callargs[2] = {__pyx_t_4, NULL};
-    __pyx_t_3 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_5, (1-__pyx_t_5) | (__pyx_t_5*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
-    __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
-    if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 616, __pyx_L1_error)
-    __Pyx_GOTREF((PyObject *)__pyx_t_3);
+    PyObject *__pyx_callargs[2] = {__pyx_t_6, NULL};
+    __pyx_t_5 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_7, (1-__pyx_t_7) | (__pyx_t_7*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+    __Pyx_XDECREF(__pyx_t_6); __pyx_t_6 = 0;
+    if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 638, __pyx_L1_error)
+    __Pyx_GOTREF((PyObject *)__pyx_t_5);
   }
-  __pyx_v_out = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_3);
-  __pyx_t_3 = 0;
+  __pyx_v_out = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_5);
+  __pyx_t_5 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":619
+  /* "pyspark_jetstream/_decode.pyx":641
  *     cdef bytes head, body
  *     cdef char* to
  *     while at < size:             # <<<<<<<<<<<<<<
@@ -28415,12 +28638,12 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
  *         if length == 0:
 */
   while (1) {
-    __pyx_t_6 = (__pyx_v_at < __pyx_v_size);
+    __pyx_t_3 = (__pyx_v_at < __pyx_v_size);
 
 
-    if (!__pyx_t_6) break;
+    if (!__pyx_t_3) break;
 
-    /* "pyspark_jetstream/_decode.pyx":620
+    /* "pyspark_jetstream/_decode.pyx":642
  *     cdef char* to
  *     while at < size:
  *         length = check(start + at, size - at, salt)             # <<<<<<<<<<<<<<
@@ -28429,29 +28652,29 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
     __pyx_v_length = __pyx_f_17pyspark_jetstream_7_decode_check((__pyx_v_start + __pyx_v_at), (__pyx_v_size - __pyx_v_at), __pyx_v_salt);
 
-    /* "pyspark_jetstream/_decode.pyx":621
+    /* "pyspark_jetstream/_decode.pyx":643
  *     while at < size:
  *         length = check(start + at, size - at, salt)
  *         if length == 0:             # <<<<<<<<<<<<<<
  *             out.add(start + at, size - at)
  *             break
 */
-    __pyx_t_6 = (__pyx_v_length == 0);
+    __pyx_t_3 = (__pyx_v_length == 0);
 
-    if (__pyx_t_6) {
+    if (__pyx_t_3) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":622
+      /* "pyspark_jetstream/_decode.pyx":644
  *         length = check(start + at, size - at, salt)
  *         if length == 0:
  *             out.add(start + at, size - at)             # <<<<<<<<<<<<<<
  *             break
  *         if start[at + 5] == 0 or start[at + 4] != KIND_MESSAGE:
 */
-      __pyx_t_7 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->add(__pyx_v_out, (__pyx_v_start + __pyx_v_at), (__pyx_v_size - __pyx_v_at)); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 622, __pyx_L1_error)
+      __pyx_t_8 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->add(__pyx_v_out, (__pyx_v_start + __pyx_v_at), (__pyx_v_size - __pyx_v_at)); if (unlikely(__pyx_t_8 == ((int)-1))) __PYX_ERR(0, 644, __pyx_L1_error)
 
 
-      /* "pyspark_jetstream/_decode.pyx":623
+      /* "pyspark_jetstream/_decode.pyx":645
  *         if length == 0:
  *             out.add(start + at, size - at)
  *             break             # <<<<<<<<<<<<<<
@@ -28460,7 +28683,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
       goto __pyx_L4_break;
 
-      /* "pyspark_jetstream/_decode.pyx":621
+      /* "pyspark_jetstream/_decode.pyx":643
  *     while at < size:
  *         length = check(start + at, size - at, salt)
  *         if length == 0:             # <<<<<<<<<<<<<<
@@ -28469,43 +28692,43 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":624
+    /* "pyspark_jetstream/_decode.pyx":646
  *             out.add(start + at, size - at)
  *             break
  *         if start[at + 5] == 0 or start[at + 4] != KIND_MESSAGE:             # <<<<<<<<<<<<<<
  *             to = out.extend(length)
  *             memcpy(to, start + at, length)
 */
-    __pyx_t_8 = ((__pyx_v_start[(__pyx_v_at + 5)]) == 0);
+    __pyx_t_9 = ((__pyx_v_start[(__pyx_v_at + 5)]) == 0);
 
-    if (!__pyx_t_8) {
+    if (!__pyx_t_9) {
 
     } else {
 
-      __pyx_t_6 = __pyx_t_8;
+      __pyx_t_3 = __pyx_t_9;
 
       goto __pyx_L7_bool_binop_done;
     }
-    __pyx_t_8 = ((__pyx_v_start[(__pyx_v_at + 4)]) != __pyx_e_17pyspark_jetstream_7_decode_KIND_MESSAGE);
+    __pyx_t_9 = ((__pyx_v_start[(__pyx_v_at + 4)]) != __pyx_e_17pyspark_jetstream_7_decode_KIND_MESSAGE);
 
 
-    __pyx_t_6 = __pyx_t_8;
+    __pyx_t_3 = __pyx_t_9;
 
     __pyx_L7_bool_binop_done:;
-    if (__pyx_t_6) {
+    if (__pyx_t_3) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":625
+      /* "pyspark_jetstream/_decode.pyx":647
  *             break
  *         if start[at + 5] == 0 or start[at + 4] != KIND_MESSAGE:
  *             to = out.extend(length)             # <<<<<<<<<<<<<<
  *             memcpy(to, start + at, length)
  *             to[5] = 0
 */
-      __pyx_t_9 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->extend(__pyx_v_out, __pyx_v_length); if (unlikely(__pyx_t_9 == ((void *)NULL))) __PYX_ERR(0, 625, __pyx_L1_error)
-      __pyx_v_to = __pyx_t_9;
+      __pyx_t_10 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->extend(__pyx_v_out, __pyx_v_length); if (unlikely(__pyx_t_10 == ((void *)NULL))) __PYX_ERR(0, 647, __pyx_L1_error)
+      __pyx_v_to = __pyx_t_10;
 
-      /* "pyspark_jetstream/_decode.pyx":626
+      /* "pyspark_jetstream/_decode.pyx":648
  *         if start[at + 5] == 0 or start[at + 4] != KIND_MESSAGE:
  *             to = out.extend(length)
  *             memcpy(to, start + at, length)             # <<<<<<<<<<<<<<
@@ -28514,7 +28737,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
       (void)(memcpy(__pyx_v_to, (__pyx_v_start + __pyx_v_at), __pyx_v_length));
 
-      /* "pyspark_jetstream/_decode.pyx":627
+      /* "pyspark_jetstream/_decode.pyx":649
  *             to = out.extend(length)
  *             memcpy(to, start + at, length)
  *             to[5] = 0             # <<<<<<<<<<<<<<
@@ -28523,7 +28746,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
       (__pyx_v_to[5]) = 0;
 
-      /* "pyspark_jetstream/_decode.pyx":624
+      /* "pyspark_jetstream/_decode.pyx":646
  *             out.add(start + at, size - at)
  *             break
  *         if start[at + 5] == 0 or start[at + 4] != KIND_MESSAGE:             # <<<<<<<<<<<<<<
@@ -28533,7 +28756,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
       goto __pyx_L6;
     }
 
-    /* "pyspark_jetstream/_decode.pyx":629
+    /* "pyspark_jetstream/_decode.pyx":651
  *             to[5] = 0
  *         else:
  *             head = start[at:at + RECORD_HEAD]             # <<<<<<<<<<<<<<
@@ -28541,52 +28764,52 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
  *             to = out.extend(RECORD_FIXED + len(body))
 */
     /*else*/ {
-      __pyx_t_3 = __Pyx_PyBytes_FromStringAndSize(__pyx_v_start + __pyx_v_at, (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD) - __pyx_v_at); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 629, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_3);
-      __Pyx_XDECREF_SET(__pyx_v_head, ((PyObject*)__pyx_t_3));
-      __pyx_t_3 = 0;
+      __pyx_t_5 = __Pyx_PyBytes_FromStringAndSize(__pyx_v_start + __pyx_v_at, (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD) - __pyx_v_at); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 651, __pyx_L1_error)
+      __Pyx_GOTREF(__pyx_t_5);
+      __Pyx_XDECREF_SET(__pyx_v_head, ((PyObject*)__pyx_t_5));
+      __pyx_t_5 = 0;
 
-      /* "pyspark_jetstream/_decode.pyx":630
+      /* "pyspark_jetstream/_decode.pyx":652
  *         else:
  *             head = start[at:at + RECORD_HEAD]
  *             body = opener(<int>start[at + 5], head, start[at + RECORD_HEAD:at + length - 8])             # <<<<<<<<<<<<<<
  *             to = out.extend(RECORD_FIXED + len(body))
  *             memcpy(to, PyBytes_AS_STRING(head), RECORD_HEAD)
 */
-      __pyx_t_4 = NULL;
+      __pyx_t_6 = NULL;
       __Pyx_INCREF(__pyx_v_opener);
-      __pyx_t_10 = __pyx_v_opener; 
-      __pyx_t_11 = __Pyx_PyLong_From_int(((int)(__pyx_v_start[(__pyx_v_at + 5)]))); if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 630, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_11);
-      __pyx_t_12 = __Pyx_PyBytes_FromStringAndSize(__pyx_v_start + (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD), ((__pyx_v_at + __pyx_v_length) - 8) - (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD)); if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 630, __pyx_L1_error)
+      __pyx_t_11 = __pyx_v_opener; 
+      __pyx_t_12 = __Pyx_PyLong_From_int(((int)(__pyx_v_start[(__pyx_v_at + 5)]))); if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 652, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_12);
-      __pyx_t_5 = 1;
+      __pyx_t_13 = __Pyx_PyBytes_FromStringAndSize(__pyx_v_start + (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD), ((__pyx_v_at + __pyx_v_length) - 8) - (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD)); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 652, __pyx_L1_error)
+      __Pyx_GOTREF(__pyx_t_13);
+      __pyx_t_7 = 1;
       #if CYTHON_UNPACK_METHODS
-      if (unlikely(PyMethod_Check(__pyx_t_10))) {
-        __pyx_t_4 = PyMethod_GET_SELF(__pyx_t_10);
-        assert(__pyx_t_4);
-        PyObject* __pyx__function = PyMethod_GET_FUNCTION(__pyx_t_10);
-        __Pyx_INCREF(__pyx_t_4);
+      if (unlikely(PyMethod_Check(__pyx_t_11))) {
+        __pyx_t_6 = PyMethod_GET_SELF(__pyx_t_11);
+        assert(__pyx_t_6);
+        PyObject* __pyx__function = PyMethod_GET_FUNCTION(__pyx_t_11);
+        __Pyx_INCREF(__pyx_t_6);
         __Pyx_INCREF(__pyx__function);
-        __Pyx_DECREF_SET(__pyx_t_10, __pyx__function);
-        __pyx_t_5 = 0;
+        __Pyx_DECREF_SET(__pyx_t_11, __pyx__function);
+        __pyx_t_7 = 0;
       }
       #endif
       {
-        PyObject *__pyx_callargs[4] = {__pyx_t_4, __pyx_t_11, __pyx_v_head, __pyx_t_12};
-        __pyx_t_3 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_10, __pyx_callargs+__pyx_t_5, (4-__pyx_t_5) | (__pyx_t_5*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
-        __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
-        __Pyx_DECREF(__pyx_t_11); __pyx_t_11 = 0;
+        PyObject *__pyx_callargs[4] = {__pyx_t_6, __pyx_t_12, __pyx_v_head, __pyx_t_13};
+        __pyx_t_5 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_11, __pyx_callargs+__pyx_t_7, (4-__pyx_t_7) | (__pyx_t_7*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
+        __Pyx_XDECREF(__pyx_t_6); __pyx_t_6 = 0;
         __Pyx_DECREF(__pyx_t_12); __pyx_t_12 = 0;
-        __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
-        if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 630, __pyx_L1_error)
-        __Pyx_GOTREF(__pyx_t_3);
+        __Pyx_DECREF(__pyx_t_13); __pyx_t_13 = 0;
+        __Pyx_DECREF(__pyx_t_11); __pyx_t_11 = 0;
+        if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 652, __pyx_L1_error)
+        __Pyx_GOTREF(__pyx_t_5);
       }
-      if (!(likely(PyBytes_CheckExact(__pyx_t_3))||((__pyx_t_3) == Py_None) || __Pyx_RaiseUnexpectedTypeError("bytes", __pyx_t_3))) __PYX_ERR(0, 630, __pyx_L1_error)
-      __Pyx_XDECREF_SET(__pyx_v_body, ((PyObject*)__pyx_t_3));
-      __pyx_t_3 = 0;
+      if (!(likely(PyBytes_CheckExact(__pyx_t_5))||((__pyx_t_5) == Py_None) || __Pyx_RaiseUnexpectedTypeError("bytes", __pyx_t_5))) __PYX_ERR(0, 652, __pyx_L1_error)
+      __Pyx_XDECREF_SET(__pyx_v_body, ((PyObject*)__pyx_t_5));
+      __pyx_t_5 = 0;
 
-      /* "pyspark_jetstream/_decode.pyx":631
+      /* "pyspark_jetstream/_decode.pyx":653
  *             head = start[at:at + RECORD_HEAD]
  *             body = opener(<int>start[at + 5], head, start[at + RECORD_HEAD:at + length - 8])
  *             to = out.extend(RECORD_FIXED + len(body))             # <<<<<<<<<<<<<<
@@ -28595,14 +28818,14 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
       if (unlikely(__pyx_v_body == Py_None)) {
         PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-        __PYX_ERR(0, 631, __pyx_L1_error)
+        __PYX_ERR(0, 653, __pyx_L1_error)
       }
-      __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_body); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 631, __pyx_L1_error)
-      __pyx_t_9 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->extend(__pyx_v_out, (__pyx_e_17pyspark_jetstream_7_decode_RECORD_FIXED + __pyx_t_2)); if (unlikely(__pyx_t_9 == ((void *)NULL))) __PYX_ERR(0, 631, __pyx_L1_error)
-      __pyx_v_to = __pyx_t_9;
+      __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_body); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 653, __pyx_L1_error)
+      __pyx_t_10 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->extend(__pyx_v_out, (__pyx_e_17pyspark_jetstream_7_decode_RECORD_FIXED + __pyx_t_2)); if (unlikely(__pyx_t_10 == ((void *)NULL))) __PYX_ERR(0, 653, __pyx_L1_error)
+      __pyx_v_to = __pyx_t_10;
 
 
-      /* "pyspark_jetstream/_decode.pyx":632
+      /* "pyspark_jetstream/_decode.pyx":654
  *             body = opener(<int>start[at + 5], head, start[at + RECORD_HEAD:at + length - 8])
  *             to = out.extend(RECORD_FIXED + len(body))
  *             memcpy(to, PyBytes_AS_STRING(head), RECORD_HEAD)             # <<<<<<<<<<<<<<
@@ -28611,7 +28834,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
       (void)(memcpy(__pyx_v_to, PyBytes_AS_STRING(__pyx_v_head), __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD));
 
-      /* "pyspark_jetstream/_decode.pyx":633
+      /* "pyspark_jetstream/_decode.pyx":655
  *             to = out.extend(RECORD_FIXED + len(body))
  *             memcpy(to, PyBytes_AS_STRING(head), RECORD_HEAD)
  *             to[5] = 0             # <<<<<<<<<<<<<<
@@ -28620,7 +28843,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
       (__pyx_v_to[5]) = 0;
 
-      /* "pyspark_jetstream/_decode.pyx":634
+      /* "pyspark_jetstream/_decode.pyx":656
  *             memcpy(to, PyBytes_AS_STRING(head), RECORD_HEAD)
  *             to[5] = 0
  *             (<uint32_t*>to)[0] = <uint32_t>(RECORD_FIXED + len(body))             # <<<<<<<<<<<<<<
@@ -28629,13 +28852,13 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
       if (unlikely(__pyx_v_body == Py_None)) {
         PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-        __PYX_ERR(0, 634, __pyx_L1_error)
+        __PYX_ERR(0, 656, __pyx_L1_error)
       }
-      __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_body); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 634, __pyx_L1_error)
+      __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_body); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 656, __pyx_L1_error)
       (((uint32_t *)__pyx_v_to)[0]) = ((uint32_t)(__pyx_e_17pyspark_jetstream_7_decode_RECORD_FIXED + __pyx_t_2));
 
 
-      /* "pyspark_jetstream/_decode.pyx":635
+      /* "pyspark_jetstream/_decode.pyx":657
  *             to[5] = 0
  *             (<uint32_t*>to)[0] = <uint32_t>(RECORD_FIXED + len(body))
  *             memcpy(to + RECORD_HEAD, PyBytes_AS_STRING(body), len(body))             # <<<<<<<<<<<<<<
@@ -28644,15 +28867,15 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
       if (unlikely(__pyx_v_body == Py_None)) {
         PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-        __PYX_ERR(0, 635, __pyx_L1_error)
+        __PYX_ERR(0, 657, __pyx_L1_error)
       }
-      __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_body); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 635, __pyx_L1_error)
+      __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_body); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 657, __pyx_L1_error)
       (void)(memcpy((__pyx_v_to + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD), PyBytes_AS_STRING(__pyx_v_body), __pyx_t_2));
 
     }
     __pyx_L6:;
 
-    /* "pyspark_jetstream/_decode.pyx":636
+    /* "pyspark_jetstream/_decode.pyx":658
  *             (<uint32_t*>to)[0] = <uint32_t>(RECORD_FIXED + len(body))
  *             memcpy(to + RECORD_HEAD, PyBytes_AS_STRING(body), len(body))
  *         store_checksum(to, salt)             # <<<<<<<<<<<<<<
@@ -28661,7 +28884,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
     __pyx_f_17pyspark_jetstream_7_decode_store_checksum(__pyx_v_to, __pyx_v_salt);
 
-    /* "pyspark_jetstream/_decode.pyx":637
+    /* "pyspark_jetstream/_decode.pyx":659
  *             memcpy(to + RECORD_HEAD, PyBytes_AS_STRING(body), len(body))
  *         store_checksum(to, salt)
  *         at += length             # <<<<<<<<<<<<<<
@@ -28672,41 +28895,41 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
   }
   __pyx_L4_break:;
 
-  /* "pyspark_jetstream/_decode.pyx":638
+  /* "pyspark_jetstream/_decode.pyx":660
  *         store_checksum(to, salt)
  *         at += length
  *     return out.take()             # <<<<<<<<<<<<<<
  * 
  * 
 */
-  __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->take(__pyx_v_out); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 638, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_3);
+  __pyx_t_5 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->take(__pyx_v_out); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 660, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_5);
   {
     PyObject *__pyx_temp;
     {
       __pyx_temp = __pyx_r;
-      __pyx_r = ((PyObject*)__pyx_t_3);
+      __pyx_r = ((PyObject*)__pyx_t_5);
     }
     __Pyx_XDECREF(__pyx_temp);
   }
-  __pyx_t_3 = 0;
+  __pyx_t_5 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":608
+  /* "pyspark_jetstream/_decode.pyx":630
  * 
  * 
- * def open_records(bytes data, uint64_t salt, uint64_t base, opener) -> bytes:             # <<<<<<<<<<<<<<
+ * def open_records(const unsigned char[::1] data, uint64_t salt, opener) -> bytes:             # <<<<<<<<<<<<<<
  *     """The same records with their bodies decrypted by `opener(cipher, head, body)`.
  * 
 */
 
   /* function exit code */
   __pyx_L1_error:;
-  __Pyx_XDECREF(__pyx_t_3);
-  __Pyx_XDECREF(__pyx_t_4);
-  __Pyx_XDECREF(__pyx_t_10);
+  __Pyx_XDECREF(__pyx_t_5);
+  __Pyx_XDECREF(__pyx_t_6);
   __Pyx_XDECREF(__pyx_t_11);
   __Pyx_XDECREF(__pyx_t_12);
+  __Pyx_XDECREF(__pyx_t_13);
   __Pyx_AddTraceback("pyspark_jetstream._decode.open_records", __pyx_clineno, __pyx_lineno, __pyx_filename);
   __pyx_r = NULL;
   __pyx_L0:;
@@ -28723,7 +28946,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":641
+/* "pyspark_jetstream/_decode.pyx":663
  * 
  * 
  * cdef void store_checksum(char* record, uint64_t salt) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -28735,7 +28958,7 @@ static void __pyx_f_17pyspark_jetstream_7_decode_store_checksum(char *__pyx_v_re
   uint32_t __pyx_v_size;
   uint64_t __pyx_v_value;
 
-  /* "pyspark_jetstream/_decode.pyx":642
+  /* "pyspark_jetstream/_decode.pyx":664
  * 
  * cdef void store_checksum(char* record, uint64_t salt) noexcept nogil:
  *     cdef uint32_t size = load32(record)             # <<<<<<<<<<<<<<
@@ -28744,7 +28967,7 @@ static void __pyx_f_17pyspark_jetstream_7_decode_store_checksum(char *__pyx_v_re
 */
   __pyx_v_size = __pyx_f_17pyspark_jetstream_7_decode_load32(__pyx_v_record);
 
-  /* "pyspark_jetstream/_decode.pyx":643
+  /* "pyspark_jetstream/_decode.pyx":665
  * cdef void store_checksum(char* record, uint64_t salt) noexcept nogil:
  *     cdef uint32_t size = load32(record)
  *     cdef uint64_t value = xxh64(record, size - 8, salt)             # <<<<<<<<<<<<<<
@@ -28753,7 +28976,7 @@ static void __pyx_f_17pyspark_jetstream_7_decode_store_checksum(char *__pyx_v_re
 */
   __pyx_v_value = martlet_xxh64(__pyx_v_record, (__pyx_v_size - 8), __pyx_v_salt);
 
-  /* "pyspark_jetstream/_decode.pyx":644
+  /* "pyspark_jetstream/_decode.pyx":666
  *     cdef uint32_t size = load32(record)
  *     cdef uint64_t value = xxh64(record, size - 8, salt)
  *     memcpy(record + size - 8, &value, 8)             # <<<<<<<<<<<<<<
@@ -28762,7 +28985,7 @@ static void __pyx_f_17pyspark_jetstream_7_decode_store_checksum(char *__pyx_v_re
 */
   (void)(memcpy(((__pyx_v_record + __pyx_v_size) - 8), (&__pyx_v_value), 8));
 
-  /* "pyspark_jetstream/_decode.pyx":641
+  /* "pyspark_jetstream/_decode.pyx":663
  * 
  * 
  * cdef void store_checksum(char* record, uint64_t salt) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -28775,7 +28998,7 @@ static void __pyx_f_17pyspark_jetstream_7_decode_store_checksum(char *__pyx_v_re
 
 }
 
-/* "pyspark_jetstream/_decode.pyx":647
+/* "pyspark_jetstream/_decode.pyx":669
  * 
  * 
  * cdef uint64_t last_of_records(const char* at, uint64_t size) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -28791,7 +29014,7 @@ static uint64_t __pyx_f_17pyspark_jetstream_7_decode_last_of_records(char const 
 
 
 
-  /* "pyspark_jetstream/_decode.pyx":648
+  /* "pyspark_jetstream/_decode.pyx":670
  * 
  * cdef uint64_t last_of_records(const char* at, uint64_t size) noexcept nogil:
  *     cdef uint64_t seen = 0             # <<<<<<<<<<<<<<
@@ -28800,7 +29023,7 @@ static uint64_t __pyx_f_17pyspark_jetstream_7_decode_last_of_records(char const 
 */
   __pyx_v_seen = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":650
+  /* "pyspark_jetstream/_decode.pyx":672
  *     cdef uint64_t seen = 0
  *     cdef uint32_t length
  *     while size:             # <<<<<<<<<<<<<<
@@ -28813,7 +29036,7 @@ static uint64_t __pyx_f_17pyspark_jetstream_7_decode_last_of_records(char const 
 
     if (!__pyx_t_1) break;
 
-    /* "pyspark_jetstream/_decode.pyx":651
+    /* "pyspark_jetstream/_decode.pyx":673
  *     cdef uint32_t length
  *     while size:
  *         length = shape_of(at, size)             # <<<<<<<<<<<<<<
@@ -28822,7 +29045,7 @@ static uint64_t __pyx_f_17pyspark_jetstream_7_decode_last_of_records(char const 
 */
     __pyx_v_length = __pyx_f_17pyspark_jetstream_7_decode_shape_of(__pyx_v_at, __pyx_v_size);
 
-    /* "pyspark_jetstream/_decode.pyx":652
+    /* "pyspark_jetstream/_decode.pyx":674
  *     while size:
  *         length = shape_of(at, size)
  *         if length == 0:             # <<<<<<<<<<<<<<
@@ -28834,7 +29057,7 @@ static uint64_t __pyx_f_17pyspark_jetstream_7_decode_last_of_records(char const 
     if (__pyx_t_1) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":653
+      /* "pyspark_jetstream/_decode.pyx":675
  *         length = shape_of(at, size)
  *         if length == 0:
  *             return seen             # <<<<<<<<<<<<<<
@@ -28847,7 +29070,7 @@ static uint64_t __pyx_f_17pyspark_jetstream_7_decode_last_of_records(char const 
       }
       goto __pyx_L0;
 
-      /* "pyspark_jetstream/_decode.pyx":652
+      /* "pyspark_jetstream/_decode.pyx":674
  *     while size:
  *         length = shape_of(at, size)
  *         if length == 0:             # <<<<<<<<<<<<<<
@@ -28856,7 +29079,7 @@ static uint64_t __pyx_f_17pyspark_jetstream_7_decode_last_of_records(char const 
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":654
+    /* "pyspark_jetstream/_decode.pyx":676
  *         if length == 0:
  *             return seen
  *         seen = load64(at + 8)             # <<<<<<<<<<<<<<
@@ -28865,7 +29088,7 @@ static uint64_t __pyx_f_17pyspark_jetstream_7_decode_last_of_records(char const 
 */
     __pyx_v_seen = __pyx_f_17pyspark_jetstream_7_decode_load64((__pyx_v_at + 8));
 
-    /* "pyspark_jetstream/_decode.pyx":655
+    /* "pyspark_jetstream/_decode.pyx":677
  *             return seen
  *         seen = load64(at + 8)
  *         if at[4] == KIND_SKIP:             # <<<<<<<<<<<<<<
@@ -28877,7 +29100,7 @@ static uint64_t __pyx_f_17pyspark_jetstream_7_decode_last_of_records(char const 
     if (__pyx_t_1) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":656
+      /* "pyspark_jetstream/_decode.pyx":678
  *         seen = load64(at + 8)
  *         if at[4] == KIND_SKIP:
  *             seen += load64(at + RECORD_HEAD) - 1             # <<<<<<<<<<<<<<
@@ -28886,7 +29109,7 @@ static uint64_t __pyx_f_17pyspark_jetstream_7_decode_last_of_records(char const 
 */
       __pyx_v_seen = (__pyx_v_seen + (__pyx_f_17pyspark_jetstream_7_decode_load64((__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD)) - 1));
 
-      /* "pyspark_jetstream/_decode.pyx":655
+      /* "pyspark_jetstream/_decode.pyx":677
  *             return seen
  *         seen = load64(at + 8)
  *         if at[4] == KIND_SKIP:             # <<<<<<<<<<<<<<
@@ -28895,7 +29118,7 @@ static uint64_t __pyx_f_17pyspark_jetstream_7_decode_last_of_records(char const 
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":657
+    /* "pyspark_jetstream/_decode.pyx":679
  *         if at[4] == KIND_SKIP:
  *             seen += load64(at + RECORD_HEAD) - 1
  *         at += length             # <<<<<<<<<<<<<<
@@ -28904,7 +29127,7 @@ static uint64_t __pyx_f_17pyspark_jetstream_7_decode_last_of_records(char const 
 */
     __pyx_v_at = (__pyx_v_at + __pyx_v_length);
 
-    /* "pyspark_jetstream/_decode.pyx":658
+    /* "pyspark_jetstream/_decode.pyx":680
  *             seen += load64(at + RECORD_HEAD) - 1
  *         at += length
  *         size -= length             # <<<<<<<<<<<<<<
@@ -28914,7 +29137,7 @@ static uint64_t __pyx_f_17pyspark_jetstream_7_decode_last_of_records(char const 
     __pyx_v_size = (__pyx_v_size - __pyx_v_length);
   }
 
-  /* "pyspark_jetstream/_decode.pyx":659
+  /* "pyspark_jetstream/_decode.pyx":681
  *         at += length
  *         size -= length
  *     return seen             # <<<<<<<<<<<<<<
@@ -28927,7 +29150,7 @@ static uint64_t __pyx_f_17pyspark_jetstream_7_decode_last_of_records(char const 
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":647
+  /* "pyspark_jetstream/_decode.pyx":669
  * 
  * 
  * cdef uint64_t last_of_records(const char* at, uint64_t size) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -28944,7 +29167,7 @@ static uint64_t __pyx_f_17pyspark_jetstream_7_decode_last_of_records(char const 
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":662
+/* "pyspark_jetstream/_decode.pyx":684
  * 
  * 
  * def scan_log(bytes data, uint64_t base, uint64_t salt, size_t at, bint resync) -> tuple[list, int, bool]:             # <<<<<<<<<<<<<<
@@ -28996,60 +29219,60 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_data,&__pyx_mstate_global->__pyx_n_u_base,&__pyx_mstate_global->__pyx_n_u_salt,&__pyx_mstate_global->__pyx_n_u_at,&__pyx_mstate_global->__pyx_n_u_resync,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 662, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 684, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  5:
         values[4] = __Pyx_ArgRef_FASTCALL(__pyx_args, 4);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(0, 662, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(0, 684, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  4:
         values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 662, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 684, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  3:
         values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 662, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 684, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 662, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 684, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 662, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 684, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "scan_log", 0) < (0)) __PYX_ERR(0, 662, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "scan_log", 0) < (0)) __PYX_ERR(0, 684, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 5; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("scan_log", 1, 5, 5, i); __PYX_ERR(0, 662, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("scan_log", 1, 5, 5, i); __PYX_ERR(0, 684, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 5)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 662, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 684, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 662, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 684, __pyx_L3_error)
       values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 662, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 684, __pyx_L3_error)
       values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 662, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 684, __pyx_L3_error)
       values[4] = __Pyx_ArgRef_FASTCALL(__pyx_args, 4);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(0, 662, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(0, 684, __pyx_L3_error)
     }
     __pyx_v_data = ((PyObject*)values[0]);
-    __pyx_v_base = __Pyx_PyLong_As_uint64_t(values[1]); if (unlikely((__pyx_v_base == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 662, __pyx_L3_error)
-    __pyx_v_salt = __Pyx_PyLong_As_uint64_t(values[2]); if (unlikely((__pyx_v_salt == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 662, __pyx_L3_error)
-    __pyx_v_at = __Pyx_PyLong_As_size_t(values[3]); if (unlikely((__pyx_v_at == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 662, __pyx_L3_error)
-    __pyx_v_resync = __Pyx_PyObject_IsTrue(values[4]); if (unlikely((__pyx_v_resync == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 662, __pyx_L3_error)
+    __pyx_v_base = __Pyx_PyLong_As_uint64_t(values[1]); if (unlikely((__pyx_v_base == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 684, __pyx_L3_error)
+    __pyx_v_salt = __Pyx_PyLong_As_uint64_t(values[2]); if (unlikely((__pyx_v_salt == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 684, __pyx_L3_error)
+    __pyx_v_at = __Pyx_PyLong_As_size_t(values[3]); if (unlikely((__pyx_v_at == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 684, __pyx_L3_error)
+    __pyx_v_resync = __Pyx_PyObject_IsTrue(values[4]); if (unlikely((__pyx_v_resync == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 684, __pyx_L3_error)
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("scan_log", 1, 5, 5, __pyx_nargs); __PYX_ERR(0, 662, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("scan_log", 1, 5, 5, __pyx_nargs); __PYX_ERR(0, 684, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -29060,7 +29283,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_data), (&PyBytes_Type), 1, "data", 1))) __PYX_ERR(0, 662, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_data), (&PyBytes_Type), 1, "data", 1))) __PYX_ERR(0, 684, __pyx_L1_error)
   __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_14scan_log(__pyx_self, __pyx_v_data, __pyx_v_base, __pyx_v_salt, __pyx_v_at, __pyx_v_resync);
 
   /* function exit code */
@@ -29109,7 +29332,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
   __Pyx_RefNannySetupContext("scan_log", 0);
 
 
-  /* "pyspark_jetstream/_decode.pyx":669
+  /* "pyspark_jetstream/_decode.pyx":691
  *     behind what does not hold for the next frame; without, that is the end for now.
  *     """
  *     cdef const char* start = data             # <<<<<<<<<<<<<<
@@ -29118,12 +29341,12 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
 */
   if (unlikely(__pyx_v_data == Py_None)) {
     PyErr_SetString(PyExc_TypeError, "expected bytes, NoneType found");
-    __PYX_ERR(0, 669, __pyx_L1_error)
+    __PYX_ERR(0, 691, __pyx_L1_error)
   }
-  __pyx_t_1 = __Pyx_PyBytes_AsString(__pyx_v_data); if (unlikely((!__pyx_t_1) && PyErr_Occurred())) __PYX_ERR(0, 669, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyBytes_AsString(__pyx_v_data); if (unlikely((!__pyx_t_1) && PyErr_Occurred())) __PYX_ERR(0, 691, __pyx_L1_error)
   __pyx_v_start = __pyx_t_1;
 
-  /* "pyspark_jetstream/_decode.pyx":670
+  /* "pyspark_jetstream/_decode.pyx":692
  *     """
  *     cdef const char* start = data
  *     cdef size_t size = len(data), total, behind = at             # <<<<<<<<<<<<<<
@@ -29132,25 +29355,25 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
 */
   if (unlikely(__pyx_v_data == Py_None)) {
     PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-    __PYX_ERR(0, 670, __pyx_L1_error)
+    __PYX_ERR(0, 692, __pyx_L1_error)
   }
-  __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_data); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 670, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_data); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 692, __pyx_L1_error)
   __pyx_v_size = __pyx_t_2;
   __pyx_v_behind = __pyx_v_at;
 
-  /* "pyspark_jetstream/_decode.pyx":672
+  /* "pyspark_jetstream/_decode.pyx":694
  *     cdef size_t size = len(data), total, behind = at
  *     cdef uint64_t payload
  *     cdef list frames = []             # <<<<<<<<<<<<<<
  *     while at + FRAME_HEAD <= size:
  *         total = load32(start + at)
 */
-  __pyx_t_3 = PyList_New(0); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 672, __pyx_L1_error)
+  __pyx_t_3 = PyList_New(0); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 694, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_3);
   __pyx_v_frames = ((PyObject*)__pyx_t_3);
   __pyx_t_3 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":673
+  /* "pyspark_jetstream/_decode.pyx":695
  *     cdef uint64_t payload
  *     cdef list frames = []
  *     while at + FRAME_HEAD <= size:             # <<<<<<<<<<<<<<
@@ -29163,7 +29386,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
 
     if (!__pyx_t_4) break;
 
-    /* "pyspark_jetstream/_decode.pyx":674
+    /* "pyspark_jetstream/_decode.pyx":696
  *     cdef list frames = []
  *     while at + FRAME_HEAD <= size:
  *         total = load32(start + at)             # <<<<<<<<<<<<<<
@@ -29172,7 +29395,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
 */
     __pyx_v_total = __pyx_f_17pyspark_jetstream_7_decode_load32((__pyx_v_start + __pyx_v_at));
 
-    /* "pyspark_jetstream/_decode.pyx":675
+    /* "pyspark_jetstream/_decode.pyx":697
  *     while at + FRAME_HEAD <= size:
  *         total = load32(start + at)
  *         if start[at + 4] < FRAME_RECORDS or start[at + 4] > FRAME_GONE or total + FRAME_HEAD > size - at or (             # <<<<<<<<<<<<<<
@@ -29210,7 +29433,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
       goto __pyx_L6_bool_binop_done;
     }
 
-    /* "pyspark_jetstream/_decode.pyx":677
+    /* "pyspark_jetstream/_decode.pyx":699
  *         if start[at + 4] < FRAME_RECORDS or start[at + 4] > FRAME_GONE or total + FRAME_HEAD > size - at or (
  *                 xxh64(start + at + FRAME_HEAD, total, xxh64(start + at, 32, salt + base + at))
  *                 != load64(start + at + 32)):             # <<<<<<<<<<<<<<
@@ -29224,7 +29447,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
 
     __pyx_L6_bool_binop_done:;
 
-    /* "pyspark_jetstream/_decode.pyx":675
+    /* "pyspark_jetstream/_decode.pyx":697
  *     while at + FRAME_HEAD <= size:
  *         total = load32(start + at)
  *         if start[at + 4] < FRAME_RECORDS or start[at + 4] > FRAME_GONE or total + FRAME_HEAD > size - at or (             # <<<<<<<<<<<<<<
@@ -29234,7 +29457,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
     if (__pyx_t_4) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":678
+      /* "pyspark_jetstream/_decode.pyx":700
  *                 xxh64(start + at + FRAME_HEAD, total, xxh64(start + at, 32, salt + base + at))
  *                 != load64(start + at + 32)):
  *             if not resync:             # <<<<<<<<<<<<<<
@@ -29246,7 +29469,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
       if (__pyx_t_4) {
 
 
-        /* "pyspark_jetstream/_decode.pyx":679
+        /* "pyspark_jetstream/_decode.pyx":701
  *                 != load64(start + at + 32)):
  *             if not resync:
  *                 break             # <<<<<<<<<<<<<<
@@ -29255,7 +29478,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
 */
         goto __pyx_L4_break;
 
-        /* "pyspark_jetstream/_decode.pyx":678
+        /* "pyspark_jetstream/_decode.pyx":700
  *                 xxh64(start + at + FRAME_HEAD, total, xxh64(start + at, 32, salt + base + at))
  *                 != load64(start + at + 32)):
  *             if not resync:             # <<<<<<<<<<<<<<
@@ -29264,7 +29487,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
 */
       }
 
-      /* "pyspark_jetstream/_decode.pyx":680
+      /* "pyspark_jetstream/_decode.pyx":702
  *             if not resync:
  *                 break
  *             at += 8             # <<<<<<<<<<<<<<
@@ -29273,7 +29496,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
 */
       __pyx_v_at = (__pyx_v_at + 8);
 
-      /* "pyspark_jetstream/_decode.pyx":681
+      /* "pyspark_jetstream/_decode.pyx":703
  *                 break
  *             at += 8
  *             continue             # <<<<<<<<<<<<<<
@@ -29282,7 +29505,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
 */
       goto __pyx_L3_continue;
 
-      /* "pyspark_jetstream/_decode.pyx":675
+      /* "pyspark_jetstream/_decode.pyx":697
  *     while at + FRAME_HEAD <= size:
  *         total = load32(start + at)
  *         if start[at + 4] < FRAME_RECORDS or start[at + 4] > FRAME_GONE or total + FRAME_HEAD > size - at or (             # <<<<<<<<<<<<<<
@@ -29291,7 +29514,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":682
+    /* "pyspark_jetstream/_decode.pyx":704
  *             at += 8
  *             continue
  *         if start[at + 4] == FRAME_MARK:             # <<<<<<<<<<<<<<
@@ -29303,25 +29526,25 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
     if (__pyx_t_4) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":683
+      /* "pyspark_jetstream/_decode.pyx":705
  *             continue
  *         if start[at + 4] == FRAME_MARK:
  *             return frames, at + FRAME_HEAD, True             # <<<<<<<<<<<<<<
  *         if start[at + 4] == FRAME_RECORDS:
  *             add_records(frames, load64(start + at + 8), load64(start + at + 16),
 */
-      __pyx_t_3 = __Pyx_PyLong_FromSize_t((__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD)); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 683, __pyx_L1_error)
+      __pyx_t_3 = __Pyx_PyLong_FromSize_t((__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD)); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 705, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_3);
-      __pyx_t_6 = PyTuple_New(3); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 683, __pyx_L1_error)
+      __pyx_t_6 = PyTuple_New(3); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 705, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_6);
       __Pyx_INCREF(__pyx_v_frames);
       __Pyx_GIVEREF(__pyx_v_frames);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_6, 0, __pyx_v_frames) != (0)) __PYX_ERR(0, 683, __pyx_L1_error);
+      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_6, 0, __pyx_v_frames) != (0)) __PYX_ERR(0, 705, __pyx_L1_error);
       __Pyx_GIVEREF(__pyx_t_3);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_6, 1, __pyx_t_3) != (0)) __PYX_ERR(0, 683, __pyx_L1_error);
+      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_6, 1, __pyx_t_3) != (0)) __PYX_ERR(0, 705, __pyx_L1_error);
       __Pyx_INCREF(Py_True);
       __Pyx_GIVEREF(Py_True);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_6, 2, Py_True) != (0)) __PYX_ERR(0, 683, __pyx_L1_error);
+      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_6, 2, Py_True) != (0)) __PYX_ERR(0, 705, __pyx_L1_error);
       __pyx_t_3 = 0;
       {
         PyObject *__pyx_temp;
@@ -29334,7 +29557,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
       __pyx_t_6 = 0;
       goto __pyx_L0;
 
-      /* "pyspark_jetstream/_decode.pyx":682
+      /* "pyspark_jetstream/_decode.pyx":704
  *             at += 8
  *             continue
  *         if start[at + 4] == FRAME_MARK:             # <<<<<<<<<<<<<<
@@ -29343,7 +29566,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":684
+    /* "pyspark_jetstream/_decode.pyx":706
  *         if start[at + 4] == FRAME_MARK:
  *             return frames, at + FRAME_HEAD, True
  *         if start[at + 4] == FRAME_RECORDS:             # <<<<<<<<<<<<<<
@@ -29355,17 +29578,17 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
     if (__pyx_t_4) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":685
+      /* "pyspark_jetstream/_decode.pyx":707
  *             return frames, at + FRAME_HEAD, True
  *         if start[at + 4] == FRAME_RECORDS:
  *             add_records(frames, load64(start + at + 8), load64(start + at + 16),             # <<<<<<<<<<<<<<
  *                         last_of_records(start + at + FRAME_HEAD, total))
  *         else:
 */
-      __pyx_t_7 = __pyx_f_17pyspark_jetstream_7_decode_add_records(__pyx_v_frames, __pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + 8)), __pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + 16)), __pyx_f_17pyspark_jetstream_7_decode_last_of_records(((__pyx_v_start + __pyx_v_at) + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD), __pyx_v_total)); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 685, __pyx_L1_error)
+      __pyx_t_7 = __pyx_f_17pyspark_jetstream_7_decode_add_records(__pyx_v_frames, __pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + 8)), __pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + 16)), __pyx_f_17pyspark_jetstream_7_decode_last_of_records(((__pyx_v_start + __pyx_v_at) + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD), __pyx_v_total)); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 707, __pyx_L1_error)
 
 
-      /* "pyspark_jetstream/_decode.pyx":684
+      /* "pyspark_jetstream/_decode.pyx":706
  *         if start[at + 4] == FRAME_MARK:
  *             return frames, at + FRAME_HEAD, True
  *         if start[at + 4] == FRAME_RECORDS:             # <<<<<<<<<<<<<<
@@ -29375,7 +29598,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
       goto __pyx_L12;
     }
 
-    /* "pyspark_jetstream/_decode.pyx":688
+    /* "pyspark_jetstream/_decode.pyx":710
  *                         last_of_records(start + at + FRAME_HEAD, total))
  *         else:
  *             frames.append((load64(start + at + 8), load64(start + at + 16), <int>start[at + 4],             # <<<<<<<<<<<<<<
@@ -29383,51 +29606,51 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
  *         at = (at + total + FRAME_HEAD + 7) & ~<size_t>7
 */
     /*else*/ {
-      __pyx_t_6 = __Pyx_PyLong_From_uint64_t(__pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + 8))); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 688, __pyx_L1_error)
+      __pyx_t_6 = __Pyx_PyLong_From_uint64_t(__pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + 8))); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 710, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_6);
-      __pyx_t_3 = __Pyx_PyLong_From_uint64_t(__pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + 16))); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 688, __pyx_L1_error)
+      __pyx_t_3 = __Pyx_PyLong_From_uint64_t(__pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + 16))); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 710, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_3);
-      __pyx_t_8 = __Pyx_PyLong_From_int(((int)(__pyx_v_start[(__pyx_v_at + 4)]))); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 688, __pyx_L1_error)
+      __pyx_t_8 = __Pyx_PyLong_From_int(((int)(__pyx_v_start[(__pyx_v_at + 4)]))); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 710, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_8);
 
-      /* "pyspark_jetstream/_decode.pyx":689
+      /* "pyspark_jetstream/_decode.pyx":711
  *         else:
  *             frames.append((load64(start + at + 8), load64(start + at + 16), <int>start[at + 4],
  *                            start[at + FRAME_HEAD:at + FRAME_HEAD + total]))             # <<<<<<<<<<<<<<
  *         at = (at + total + FRAME_HEAD + 7) & ~<size_t>7
  *         behind = at
 */
-      __pyx_t_9 = __Pyx_PyBytes_FromStringAndSize(__pyx_v_start + (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD), ((__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD) + __pyx_v_total) - (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD)); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 689, __pyx_L1_error)
+      __pyx_t_9 = __Pyx_PyBytes_FromStringAndSize(__pyx_v_start + (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD), ((__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD) + __pyx_v_total) - (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD)); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 711, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_9);
 
-      /* "pyspark_jetstream/_decode.pyx":688
+      /* "pyspark_jetstream/_decode.pyx":710
  *                         last_of_records(start + at + FRAME_HEAD, total))
  *         else:
  *             frames.append((load64(start + at + 8), load64(start + at + 16), <int>start[at + 4],             # <<<<<<<<<<<<<<
  *                            start[at + FRAME_HEAD:at + FRAME_HEAD + total]))
  *         at = (at + total + FRAME_HEAD + 7) & ~<size_t>7
 */
-      __pyx_t_10 = PyTuple_New(4); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 688, __pyx_L1_error)
+      __pyx_t_10 = PyTuple_New(4); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 710, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_10);
       __Pyx_GIVEREF(__pyx_t_6);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_10, 0, __pyx_t_6) != (0)) __PYX_ERR(0, 688, __pyx_L1_error);
+      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_10, 0, __pyx_t_6) != (0)) __PYX_ERR(0, 710, __pyx_L1_error);
       __Pyx_GIVEREF(__pyx_t_3);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_10, 1, __pyx_t_3) != (0)) __PYX_ERR(0, 688, __pyx_L1_error);
+      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_10, 1, __pyx_t_3) != (0)) __PYX_ERR(0, 710, __pyx_L1_error);
       __Pyx_GIVEREF(__pyx_t_8);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_10, 2, __pyx_t_8) != (0)) __PYX_ERR(0, 688, __pyx_L1_error);
+      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_10, 2, __pyx_t_8) != (0)) __PYX_ERR(0, 710, __pyx_L1_error);
       __Pyx_GIVEREF(__pyx_t_9);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_10, 3, __pyx_t_9) != (0)) __PYX_ERR(0, 688, __pyx_L1_error);
+      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_10, 3, __pyx_t_9) != (0)) __PYX_ERR(0, 710, __pyx_L1_error);
       __pyx_t_6 = 0;
       __pyx_t_3 = 0;
       __pyx_t_8 = 0;
       __pyx_t_9 = 0;
-      __pyx_t_11 = __Pyx_PyList_Append(__pyx_v_frames, __pyx_t_10); if (unlikely(__pyx_t_11 == ((int)-1))) __PYX_ERR(0, 688, __pyx_L1_error)
+      __pyx_t_11 = __Pyx_PyList_Append(__pyx_v_frames, __pyx_t_10); if (unlikely(__pyx_t_11 == ((int)-1))) __PYX_ERR(0, 710, __pyx_L1_error)
       __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
 
     }
     __pyx_L12:;
 
-    /* "pyspark_jetstream/_decode.pyx":690
+    /* "pyspark_jetstream/_decode.pyx":712
  *             frames.append((load64(start + at + 8), load64(start + at + 16), <int>start[at + 4],
  *                            start[at + FRAME_HEAD:at + FRAME_HEAD + total]))
  *         at = (at + total + FRAME_HEAD + 7) & ~<size_t>7             # <<<<<<<<<<<<<<
@@ -29436,7 +29659,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
 */
     __pyx_v_at = ((((__pyx_v_at + __pyx_v_total) + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD) + 7) & (~((size_t)7)));
 
-    /* "pyspark_jetstream/_decode.pyx":691
+    /* "pyspark_jetstream/_decode.pyx":713
  *                            start[at + FRAME_HEAD:at + FRAME_HEAD + total]))
  *         at = (at + total + FRAME_HEAD + 7) & ~<size_t>7
  *         behind = at             # <<<<<<<<<<<<<<
@@ -29448,25 +29671,25 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
   }
   __pyx_L4_break:;
 
-  /* "pyspark_jetstream/_decode.pyx":692
+  /* "pyspark_jetstream/_decode.pyx":714
  *         at = (at + total + FRAME_HEAD + 7) & ~<size_t>7
  *         behind = at
  *     return frames, behind, False             # <<<<<<<<<<<<<<
  * 
  * 
 */
-  __pyx_t_10 = __Pyx_PyLong_FromSize_t(__pyx_v_behind); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 692, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_PyLong_FromSize_t(__pyx_v_behind); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 714, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_10);
-  __pyx_t_9 = PyTuple_New(3); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 692, __pyx_L1_error)
+  __pyx_t_9 = PyTuple_New(3); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 714, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_9);
   __Pyx_INCREF(__pyx_v_frames);
   __Pyx_GIVEREF(__pyx_v_frames);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 0, __pyx_v_frames) != (0)) __PYX_ERR(0, 692, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 0, __pyx_v_frames) != (0)) __PYX_ERR(0, 714, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_10);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 1, __pyx_t_10) != (0)) __PYX_ERR(0, 692, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 1, __pyx_t_10) != (0)) __PYX_ERR(0, 714, __pyx_L1_error);
   __Pyx_INCREF(Py_False);
   __Pyx_GIVEREF(Py_False);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 2, Py_False) != (0)) __PYX_ERR(0, 692, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 2, Py_False) != (0)) __PYX_ERR(0, 714, __pyx_L1_error);
   __pyx_t_10 = 0;
   {
     PyObject *__pyx_temp;
@@ -29479,7 +29702,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
   __pyx_t_9 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":662
+  /* "pyspark_jetstream/_decode.pyx":684
  * 
  * 
  * def scan_log(bytes data, uint64_t base, uint64_t salt, size_t at, bint resync) -> tuple[list, int, bool]:             # <<<<<<<<<<<<<<
@@ -29508,7 +29731,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED 
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":695
+/* "pyspark_jetstream/_decode.pyx":717
  * 
  * 
  * cdef int add_records(list frames, uint64_t group, uint64_t index, uint64_t last) except -1:             # <<<<<<<<<<<<<<
@@ -29535,7 +29758,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_records(PyObject *__pyx_v_fr
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("add_records", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":697
+  /* "pyspark_jetstream/_decode.pyx":719
  * cdef int add_records(list frames, uint64_t group, uint64_t index, uint64_t last) except -1:
  *     """One entry for a run of records frames of one group."""
  *     if frames:             # <<<<<<<<<<<<<<
@@ -29546,14 +29769,14 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_records(PyObject *__pyx_v_fr
   else
   {
     Py_ssize_t __pyx_temp = __Pyx_PyList_GET_SIZE(__pyx_v_frames);
-    if (unlikely(((!CYTHON_ASSUME_SAFE_SIZE) && __pyx_temp < 0))) __PYX_ERR(0, 697, __pyx_L1_error)
+    if (unlikely(((!CYTHON_ASSUME_SAFE_SIZE) && __pyx_temp < 0))) __PYX_ERR(0, 719, __pyx_L1_error)
     __pyx_t_1 = (__pyx_temp != 0);
   }
 
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":698
+    /* "pyspark_jetstream/_decode.pyx":720
  *     """One entry for a run of records frames of one group."""
  *     if frames:
  *         before = frames[len(frames) - 1]             # <<<<<<<<<<<<<<
@@ -29562,13 +29785,13 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_records(PyObject *__pyx_v_fr
 */
     if (unlikely(__pyx_v_frames == Py_None)) {
       PyErr_SetString(PyExc_TypeError, "\047NoneType\047 object is not subscriptable");
-      __PYX_ERR(0, 698, __pyx_L1_error)
+      __PYX_ERR(0, 720, __pyx_L1_error)
     }
     if (unlikely(__pyx_v_frames == Py_None)) {
       PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-      __PYX_ERR(0, 698, __pyx_L1_error)
+      __PYX_ERR(0, 720, __pyx_L1_error)
     }
-    __pyx_t_2 = __Pyx_PyList_GET_SIZE(__pyx_v_frames); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 698, __pyx_L1_error)
+    __pyx_t_2 = __Pyx_PyList_GET_SIZE(__pyx_v_frames); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 720, __pyx_L1_error)
     __pyx_t_3 = (__pyx_t_2 - 1);
 
 
@@ -29578,18 +29801,18 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_records(PyObject *__pyx_v_fr
     __pyx_v_before = __pyx_t_4;
     __pyx_t_4 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":699
+    /* "pyspark_jetstream/_decode.pyx":721
  *     if frames:
  *         before = frames[len(frames) - 1]
  *         if before[0] == group and before[2] == FRAME_RECORDS and before[1] == index - 1:             # <<<<<<<<<<<<<<
  *             frames[len(frames) - 1] = (group, index, FRAME_RECORDS, last)
  *             return 0
 */
-    __pyx_t_4 = __Pyx_GetItemInt(__pyx_v_before, 0, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_OwnStrongReference); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 699, __pyx_L1_error)
+    __pyx_t_4 = __Pyx_GetItemInt(__pyx_v_before, 0, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_OwnStrongReference); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 721, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_4);
-    __pyx_t_5 = __Pyx_PyLong_From_uint64_t(__pyx_v_group); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 699, __pyx_L1_error)
+    __pyx_t_5 = __Pyx_PyLong_From_uint64_t(__pyx_v_group); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 721, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_5);
-    __pyx_t_6 = __Pyx_PyObject_CompareBoolEq_object_int(__pyx_t_4, __pyx_t_5, Py_EQ); if (unlikely((__pyx_t_6 < 0))) __PYX_ERR(0, 699, __pyx_L1_error)
+    __pyx_t_6 = __Pyx_PyObject_CompareBoolEq_object_int(__pyx_t_4, __pyx_t_5, Py_EQ); if (unlikely((__pyx_t_6 < 0))) __PYX_ERR(0, 721, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
     __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
     if (__pyx_t_6) {
@@ -29600,11 +29823,11 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_records(PyObject *__pyx_v_fr
 
       goto __pyx_L5_bool_binop_done;
     }
-    __pyx_t_5 = __Pyx_GetItemInt(__pyx_v_before, 2, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_OwnStrongReference); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 699, __pyx_L1_error)
+    __pyx_t_5 = __Pyx_GetItemInt(__pyx_v_before, 2, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_OwnStrongReference); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 721, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_5);
-    __pyx_t_4 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_17pyspark_jetstream_7_decode_FRAME_RECORDS); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 699, __pyx_L1_error)
+    __pyx_t_4 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_17pyspark_jetstream_7_decode_FRAME_RECORDS); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 721, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_4);
-    __pyx_t_6 = __Pyx_PyObject_CompareBoolEq_object_int(__pyx_t_5, __pyx_t_4, Py_EQ); if (unlikely((__pyx_t_6 < 0))) __PYX_ERR(0, 699, __pyx_L1_error)
+    __pyx_t_6 = __Pyx_PyObject_CompareBoolEq_object_int(__pyx_t_5, __pyx_t_4, Py_EQ); if (unlikely((__pyx_t_6 < 0))) __PYX_ERR(0, 721, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
     __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
     if (__pyx_t_6) {
@@ -29615,11 +29838,11 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_records(PyObject *__pyx_v_fr
 
       goto __pyx_L5_bool_binop_done;
     }
-    __pyx_t_4 = __Pyx_GetItemInt(__pyx_v_before, 1, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_OwnStrongReference); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 699, __pyx_L1_error)
+    __pyx_t_4 = __Pyx_GetItemInt(__pyx_v_before, 1, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_OwnStrongReference); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 721, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_4);
-    __pyx_t_5 = __Pyx_PyLong_From_uint64_t((__pyx_v_index - 1)); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 699, __pyx_L1_error)
+    __pyx_t_5 = __Pyx_PyLong_From_uint64_t((__pyx_v_index - 1)); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 721, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_5);
-    __pyx_t_6 = __Pyx_PyObject_CompareBoolEq_object_int(__pyx_t_4, __pyx_t_5, Py_EQ); if (unlikely((__pyx_t_6 < 0))) __PYX_ERR(0, 699, __pyx_L1_error)
+    __pyx_t_6 = __Pyx_PyObject_CompareBoolEq_object_int(__pyx_t_4, __pyx_t_5, Py_EQ); if (unlikely((__pyx_t_6 < 0))) __PYX_ERR(0, 721, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
     __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
@@ -29629,52 +29852,52 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_records(PyObject *__pyx_v_fr
     if (__pyx_t_1) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":700
+      /* "pyspark_jetstream/_decode.pyx":722
  *         before = frames[len(frames) - 1]
  *         if before[0] == group and before[2] == FRAME_RECORDS and before[1] == index - 1:
  *             frames[len(frames) - 1] = (group, index, FRAME_RECORDS, last)             # <<<<<<<<<<<<<<
  *             return 0
  *     frames.append((group, index, FRAME_RECORDS, last))
 */
-      __pyx_t_5 = __Pyx_PyLong_From_uint64_t(__pyx_v_group); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 700, __pyx_L1_error)
+      __pyx_t_5 = __Pyx_PyLong_From_uint64_t(__pyx_v_group); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 722, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_5);
-      __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_index); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 700, __pyx_L1_error)
+      __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_index); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 722, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_4);
-      __pyx_t_7 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_17pyspark_jetstream_7_decode_FRAME_RECORDS); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 700, __pyx_L1_error)
+      __pyx_t_7 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_17pyspark_jetstream_7_decode_FRAME_RECORDS); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 722, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_7);
-      __pyx_t_8 = __Pyx_PyLong_From_uint64_t(__pyx_v_last); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 700, __pyx_L1_error)
+      __pyx_t_8 = __Pyx_PyLong_From_uint64_t(__pyx_v_last); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 722, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_8);
-      __pyx_t_9 = PyTuple_New(4); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 700, __pyx_L1_error)
+      __pyx_t_9 = PyTuple_New(4); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 722, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_9);
       __Pyx_GIVEREF(__pyx_t_5);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 0, __pyx_t_5) != (0)) __PYX_ERR(0, 700, __pyx_L1_error);
+      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 0, __pyx_t_5) != (0)) __PYX_ERR(0, 722, __pyx_L1_error);
       __Pyx_GIVEREF(__pyx_t_4);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 1, __pyx_t_4) != (0)) __PYX_ERR(0, 700, __pyx_L1_error);
+      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 1, __pyx_t_4) != (0)) __PYX_ERR(0, 722, __pyx_L1_error);
       __Pyx_GIVEREF(__pyx_t_7);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 2, __pyx_t_7) != (0)) __PYX_ERR(0, 700, __pyx_L1_error);
+      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 2, __pyx_t_7) != (0)) __PYX_ERR(0, 722, __pyx_L1_error);
       __Pyx_GIVEREF(__pyx_t_8);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 3, __pyx_t_8) != (0)) __PYX_ERR(0, 700, __pyx_L1_error);
+      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 3, __pyx_t_8) != (0)) __PYX_ERR(0, 722, __pyx_L1_error);
       __pyx_t_5 = 0;
       __pyx_t_4 = 0;
       __pyx_t_7 = 0;
       __pyx_t_8 = 0;
       if (unlikely(__pyx_v_frames == Py_None)) {
         PyErr_SetString(PyExc_TypeError, "\047NoneType\047 object is not subscriptable");
-        __PYX_ERR(0, 700, __pyx_L1_error)
+        __PYX_ERR(0, 722, __pyx_L1_error)
       }
       if (unlikely(__pyx_v_frames == Py_None)) {
         PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-        __PYX_ERR(0, 700, __pyx_L1_error)
+        __PYX_ERR(0, 722, __pyx_L1_error)
       }
-      __pyx_t_3 = __Pyx_PyList_GET_SIZE(__pyx_v_frames); if (unlikely(__pyx_t_3 == ((Py_ssize_t)-1))) __PYX_ERR(0, 700, __pyx_L1_error)
+      __pyx_t_3 = __Pyx_PyList_GET_SIZE(__pyx_v_frames); if (unlikely(__pyx_t_3 == ((Py_ssize_t)-1))) __PYX_ERR(0, 722, __pyx_L1_error)
       __pyx_t_2 = (__pyx_t_3 - 1);
 
 
-      if (unlikely((__Pyx_SetItemInt(__pyx_v_frames, __pyx_t_2, __pyx_t_9, Py_ssize_t, 1, PyLong_FromSsize_t, 0, 0, 1, __Pyx_ReferenceSharing_FunctionArgument) < 0))) __PYX_ERR(0, 700, __pyx_L1_error)
+      if (unlikely((__Pyx_SetItemInt(__pyx_v_frames, __pyx_t_2, __pyx_t_9, Py_ssize_t, 1, PyLong_FromSsize_t, 0, 0, 1, __Pyx_ReferenceSharing_FunctionArgument) < 0))) __PYX_ERR(0, 722, __pyx_L1_error)
 
       __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
 
-      /* "pyspark_jetstream/_decode.pyx":701
+      /* "pyspark_jetstream/_decode.pyx":723
  *         if before[0] == group and before[2] == FRAME_RECORDS and before[1] == index - 1:
  *             frames[len(frames) - 1] = (group, index, FRAME_RECORDS, last)
  *             return 0             # <<<<<<<<<<<<<<
@@ -29687,7 +29910,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_records(PyObject *__pyx_v_fr
       }
       goto __pyx_L0;
 
-      /* "pyspark_jetstream/_decode.pyx":699
+      /* "pyspark_jetstream/_decode.pyx":721
  *     if frames:
  *         before = frames[len(frames) - 1]
  *         if before[0] == group and before[2] == FRAME_RECORDS and before[1] == index - 1:             # <<<<<<<<<<<<<<
@@ -29696,7 +29919,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_records(PyObject *__pyx_v_fr
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":697
+    /* "pyspark_jetstream/_decode.pyx":719
  * cdef int add_records(list frames, uint64_t group, uint64_t index, uint64_t last) except -1:
  *     """One entry for a run of records frames of one group."""
  *     if frames:             # <<<<<<<<<<<<<<
@@ -29705,7 +29928,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_records(PyObject *__pyx_v_fr
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":702
+  /* "pyspark_jetstream/_decode.pyx":724
  *             frames[len(frames) - 1] = (group, index, FRAME_RECORDS, last)
  *             return 0
  *     frames.append((group, index, FRAME_RECORDS, last))             # <<<<<<<<<<<<<<
@@ -29713,35 +29936,35 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_records(PyObject *__pyx_v_fr
 */
   if (unlikely(__pyx_v_frames == Py_None)) {
     PyErr_Format(PyExc_AttributeError, "\047NoneType\047 object has no attribute \047%.30s\047", "append");
-    __PYX_ERR(0, 702, __pyx_L1_error)
+    __PYX_ERR(0, 724, __pyx_L1_error)
   }
-  __pyx_t_9 = __Pyx_PyLong_From_uint64_t(__pyx_v_group); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 702, __pyx_L1_error)
+  __pyx_t_9 = __Pyx_PyLong_From_uint64_t(__pyx_v_group); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 724, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_9);
-  __pyx_t_8 = __Pyx_PyLong_From_uint64_t(__pyx_v_index); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 702, __pyx_L1_error)
+  __pyx_t_8 = __Pyx_PyLong_From_uint64_t(__pyx_v_index); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 724, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_8);
-  __pyx_t_7 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_17pyspark_jetstream_7_decode_FRAME_RECORDS); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 702, __pyx_L1_error)
+  __pyx_t_7 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_17pyspark_jetstream_7_decode_FRAME_RECORDS); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 724, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_7);
-  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_last); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 702, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_last); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 724, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  __pyx_t_5 = PyTuple_New(4); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 702, __pyx_L1_error)
+  __pyx_t_5 = PyTuple_New(4); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 724, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
   __Pyx_GIVEREF(__pyx_t_9);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 0, __pyx_t_9) != (0)) __PYX_ERR(0, 702, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 0, __pyx_t_9) != (0)) __PYX_ERR(0, 724, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_8);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 1, __pyx_t_8) != (0)) __PYX_ERR(0, 702, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 1, __pyx_t_8) != (0)) __PYX_ERR(0, 724, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_7);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 2, __pyx_t_7) != (0)) __PYX_ERR(0, 702, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 2, __pyx_t_7) != (0)) __PYX_ERR(0, 724, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_4);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 3, __pyx_t_4) != (0)) __PYX_ERR(0, 702, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 3, __pyx_t_4) != (0)) __PYX_ERR(0, 724, __pyx_L1_error);
   __pyx_t_9 = 0;
   __pyx_t_8 = 0;
   __pyx_t_7 = 0;
   __pyx_t_4 = 0;
-  __pyx_t_10 = __Pyx_PyList_Append(__pyx_v_frames, __pyx_t_5); if (unlikely(__pyx_t_10 == ((int)-1))) __PYX_ERR(0, 702, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_PyList_Append(__pyx_v_frames, __pyx_t_5); if (unlikely(__pyx_t_10 == ((int)-1))) __PYX_ERR(0, 724, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
 
-  /* "pyspark_jetstream/_decode.pyx":703
+  /* "pyspark_jetstream/_decode.pyx":725
  *             return 0
  *     frames.append((group, index, FRAME_RECORDS, last))
  *     return 0             # <<<<<<<<<<<<<<
@@ -29752,7 +29975,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_records(PyObject *__pyx_v_fr
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":695
+  /* "pyspark_jetstream/_decode.pyx":717
  * 
  * 
  * cdef int add_records(list frames, uint64_t group, uint64_t index, uint64_t last) except -1:             # <<<<<<<<<<<<<<
@@ -30452,11 +30675,12 @@ static PyObject *__pyx_tp_new__initialisation_17pyspark_jetstream_7_decode_Decod
   struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *p = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *)o);
   p->__pyx_vtab = __pyx_vtabptr_17pyspark_jetstream_7_decode_Decoder;
   p->first_damage = Py_None; Py_INCREF(Py_None);
-  p->data = ((PyObject*)Py_None); Py_INCREF(Py_None);
   p->dead = ((PyObject*)Py_None); Py_INCREF(Py_None);
   p->accepts = Py_None; Py_INCREF(Py_None);
   p->remembered = ((PyObject*)Py_None); Py_INCREF(Py_None);
   p->known = Py_None; Py_INCREF(Py_None);
+  p->data.data = NULL;
+  p->data.memview = NULL;
   {
     int cinit_result = __pyx_pw_17pyspark_jetstream_7_decode_7Decoder_1__cinit__(o, 
 #if CYTHON_VECTORCALL_TPNEW
@@ -30528,11 +30752,11 @@ static void __pyx_tp_dealloc_17pyspark_jetstream_7_decode_Decoder(PyObject *o) {
     __Pyx_PyErr_RestoreException(etype, eval, etb);
   }
   Py_CLEAR(p->first_damage);
-  Py_CLEAR(p->data);
   Py_CLEAR(p->dead);
   Py_CLEAR(p->accepts);
   Py_CLEAR(p->remembered);
   Py_CLEAR(p->known);
+  __PYX_XCLEAR_MEMVIEW(&p->data, 1);; p->data.memview = NULL; p->data.data = NULL;
   PyTypeObject *tp = Py_TYPE(o);
   #if CYTHON_USE_TYPE_SLOTS
   (*tp->tp_free)(o);
@@ -31889,14 +32113,14 @@ static int __Pyx_modinit_Exttype___pyx_obj_17pyspark_jetstream_7_decode_Bytes(__
   __pyx_vtable_17pyspark_jetstream_7_decode_Bytes.add32 = (int (*)(struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *, uint64_t))__pyx_f_17pyspark_jetstream_7_decode_5Bytes_add32;
   __pyx_vtable_17pyspark_jetstream_7_decode_Bytes.take = (PyObject *(*)(struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *))__pyx_f_17pyspark_jetstream_7_decode_5Bytes_take;
   #if CYTHON_USE_TYPE_SPECS
-  __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_17pyspark_jetstream_7_decode_Bytes_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes)) __PYX_ERR(0, 102, __pyx_L1_error)
+  __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_17pyspark_jetstream_7_decode_Bytes_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes)) __PYX_ERR(0, 106, __pyx_L1_error)
   #else
   __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes = &__pyx_type_17pyspark_jetstream_7_decode_Bytes;
   #endif
   #if !CYTHON_COMPILING_IN_LIMITED_API
   #endif
   #if !CYTHON_USE_TYPE_SPECS
-  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes) < (0)) __PYX_ERR(0, 102, __pyx_L1_error)
+  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes) < (0)) __PYX_ERR(0, 106, __pyx_L1_error)
   #endif
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount((PyObject*)__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes);
@@ -31906,9 +32130,9 @@ static int __Pyx_modinit_Exttype___pyx_obj_17pyspark_jetstream_7_decode_Bytes(__
     __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes->tp_getattro = PyObject_GenericGetAttr;
   }
   #endif
-  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_vtabptr_17pyspark_jetstream_7_decode_Bytes) < (0)) __PYX_ERR(0, 102, __pyx_L1_error)
-  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_Bytes, (PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes) < (0)) __PYX_ERR(0, 102, __pyx_L1_error)
-  if (__Pyx_setup_reduce((PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes) < (0)) __PYX_ERR(0, 102, __pyx_L1_error)
+  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_vtabptr_17pyspark_jetstream_7_decode_Bytes) < (0)) __PYX_ERR(0, 106, __pyx_L1_error)
+  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_Bytes, (PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes) < (0)) __PYX_ERR(0, 106, __pyx_L1_error)
+  if (__Pyx_setup_reduce((PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes) < (0)) __PYX_ERR(0, 106, __pyx_L1_error)
   __Pyx_RefNannyFinishContext();
   return 0;
   __pyx_L1_error:;
@@ -31928,14 +32152,14 @@ static int __Pyx_modinit_Exttype___pyx_obj_17pyspark_jetstream_7_decode_FieldLis
   __pyx_vtable_17pyspark_jetstream_7_decode_FieldList.parse = (int (*)(struct __pyx_obj_17pyspark_jetstream_7_decode_FieldList *, char const *, size_t))__pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse;
   __pyx_vtable_17pyspark_jetstream_7_decode_FieldList.add = (int (*)(struct __pyx_obj_17pyspark_jetstream_7_decode_FieldList *, char const *, char const *, char const *))__pyx_f_17pyspark_jetstream_7_decode_9FieldList_add;
   #if CYTHON_USE_TYPE_SPECS
-  __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_17pyspark_jetstream_7_decode_FieldList_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList)) __PYX_ERR(0, 170, __pyx_L1_error)
+  __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_17pyspark_jetstream_7_decode_FieldList_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList)) __PYX_ERR(0, 174, __pyx_L1_error)
   #else
   __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList = &__pyx_type_17pyspark_jetstream_7_decode_FieldList;
   #endif
   #if !CYTHON_COMPILING_IN_LIMITED_API
   #endif
   #if !CYTHON_USE_TYPE_SPECS
-  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList) < (0)) __PYX_ERR(0, 170, __pyx_L1_error)
+  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList) < (0)) __PYX_ERR(0, 174, __pyx_L1_error)
   #endif
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount((PyObject*)__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList);
@@ -31945,9 +32169,9 @@ static int __Pyx_modinit_Exttype___pyx_obj_17pyspark_jetstream_7_decode_FieldLis
     __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList->tp_getattro = PyObject_GenericGetAttr;
   }
   #endif
-  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList, __pyx_vtabptr_17pyspark_jetstream_7_decode_FieldList) < (0)) __PYX_ERR(0, 170, __pyx_L1_error)
-  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_FieldList, (PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList) < (0)) __PYX_ERR(0, 170, __pyx_L1_error)
-  if (__Pyx_setup_reduce((PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList) < (0)) __PYX_ERR(0, 170, __pyx_L1_error)
+  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList, __pyx_vtabptr_17pyspark_jetstream_7_decode_FieldList) < (0)) __PYX_ERR(0, 174, __pyx_L1_error)
+  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_FieldList, (PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList) < (0)) __PYX_ERR(0, 174, __pyx_L1_error)
+  if (__Pyx_setup_reduce((PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList) < (0)) __PYX_ERR(0, 174, __pyx_L1_error)
   __Pyx_RefNannyFinishContext();
   return 0;
   __pyx_L1_error:;
@@ -31972,20 +32196,21 @@ static int __Pyx_modinit_Exttype___pyx_obj_17pyspark_jetstream_7_decode_Decoder(
   __pyx_vtable_17pyspark_jetstream_7_decode_Decoder.numbers = (PyObject *(*)(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *, uint32_t, size_t))__pyx_f_17pyspark_jetstream_7_decode_7Decoder_numbers;
   __pyx_vtable_17pyspark_jetstream_7_decode_Decoder.sizes = (PyObject *(*)(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *, uint32_t))__pyx_f_17pyspark_jetstream_7_decode_7Decoder_sizes;
   __pyx_vtable_17pyspark_jetstream_7_decode_Decoder.subjects = (PyObject *(*)(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *, uint32_t))__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects;
+  __pyx_vtable_17pyspark_jetstream_7_decode_Decoder.subjects_one_by_one = (PyObject *(*)(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *, uint32_t))__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects_one_by_one;
   __pyx_vtable_17pyspark_jetstream_7_decode_Decoder.payloads = (PyObject *(*)(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *, uint32_t))__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads;
   __pyx_vtable_17pyspark_jetstream_7_decode_Decoder.headers = (PyObject *(*)(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *, uint32_t))__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers;
   __pyx_vtable_17pyspark_jetstream_7_decode_Decoder.add_fields = (int (*)(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *, struct __pyx_obj_17pyspark_jetstream_7_decode_FieldList *, struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *, struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *, struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *, struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *, struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *, uint64_t *, uint64_t *))__pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields;
   __pyx_vtable_17pyspark_jetstream_7_decode_Decoder.message_ids = (PyObject *(*)(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *, uint32_t))__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids;
   __pyx_vtable_17pyspark_jetstream_7_decode_Decoder.deletions = (PyObject *(*)(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *, uint32_t))__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions;
   #if CYTHON_USE_TYPE_SPECS
-  __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_17pyspark_jetstream_7_decode_Decoder_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder)) __PYX_ERR(0, 224, __pyx_L1_error)
+  __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_17pyspark_jetstream_7_decode_Decoder_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder)) __PYX_ERR(0, 228, __pyx_L1_error)
   #else
   __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder = &__pyx_type_17pyspark_jetstream_7_decode_Decoder;
   #endif
   #if !CYTHON_COMPILING_IN_LIMITED_API
   #endif
   #if !CYTHON_USE_TYPE_SPECS
-  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder) < (0)) __PYX_ERR(0, 224, __pyx_L1_error)
+  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder) < (0)) __PYX_ERR(0, 228, __pyx_L1_error)
   #endif
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount((PyObject*)__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder);
@@ -31995,9 +32220,9 @@ static int __Pyx_modinit_Exttype___pyx_obj_17pyspark_jetstream_7_decode_Decoder(
     __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder->tp_getattro = PyObject_GenericGetAttr;
   }
   #endif
-  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder, __pyx_vtabptr_17pyspark_jetstream_7_decode_Decoder) < (0)) __PYX_ERR(0, 224, __pyx_L1_error)
-  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_Decoder, (PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder) < (0)) __PYX_ERR(0, 224, __pyx_L1_error)
-  if (__Pyx_setup_reduce((PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder) < (0)) __PYX_ERR(0, 224, __pyx_L1_error)
+  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder, __pyx_vtabptr_17pyspark_jetstream_7_decode_Decoder) < (0)) __PYX_ERR(0, 228, __pyx_L1_error)
+  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_Decoder, (PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder) < (0)) __PYX_ERR(0, 228, __pyx_L1_error)
+  if (__Pyx_setup_reduce((PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder) < (0)) __PYX_ERR(0, 228, __pyx_L1_error)
   __Pyx_RefNannyFinishContext();
   return 0;
   __pyx_L1_error:;
@@ -33202,26 +33427,62 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
   __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":96
+  /* "pyspark_jetstream/_decode.pyx":54
+ * 
+ * 
+ * class Encrypted(Exception):             # <<<<<<<<<<<<<<
+ *     """`Encrypted(offset)`: this record has to be opened first, by `open_records`."""
+ * 
+*/
+  {
+    PyObject* __pyx_temp[1] = {((PyObject *)(((PyTypeObject*)PyExc_Exception)))};
+    __pyx_t_9 = __Pyx_PyTuple_FromArray(__pyx_temp, 1); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 54, __pyx_L1_error)
+    __Pyx_GOTREF(__pyx_t_9);
+  }
+  __pyx_t_5 = __pyx_t_9;
+  __Pyx_INCREF(__pyx_t_5);
+  __pyx_t_10 = __Pyx_PEP560_update_bases(__pyx_t_5); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 54, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
+  __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
+  __pyx_t_5 = __Pyx_CalculateMetaclass(NULL, __pyx_t_10); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 54, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_5);
+  __pyx_t_4 = __Pyx_Py3MetaclassPrepare(__pyx_t_5, __pyx_t_10, __pyx_mstate_global->__pyx_n_u_Encrypted, __pyx_mstate_global->__pyx_n_u_Encrypted, (PyObject *) NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_kp_u_Encrypted_offset_this_record_ha); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 54, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_4);
+  if (__pyx_t_10 != __pyx_t_9) {
+    if (unlikely((PyDict_SetItemString(__pyx_t_4, "__orig_bases__", __pyx_t_9) < 0))) __PYX_ERR(0, 54, __pyx_L1_error)
+  }
+  __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
+  __pyx_t_9 = __Pyx_Py3ClassCreate(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_Encrypted, __pyx_t_10, __pyx_t_4, NULL, 0, 0); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 54, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_9);
+  #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
+  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_9);
+  #endif
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_Encrypted, __pyx_t_9) < (0)) __PYX_ERR(0, 54, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
+  __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
+  __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
+
+  /* "pyspark_jetstream/_decode.pyx":100
  * 
  * 
  * def checksum(data, seed: int = 0) -> int:             # <<<<<<<<<<<<<<
  *     """XXH64 of `data`."""
  *     cdef const unsigned char[:] view = data
 */
-  __pyx_t_9 = __Pyx_PyDict_NewPresized(2); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 96, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_9);
-  if (PyDict_SetItem(__pyx_t_9, __pyx_mstate_global->__pyx_n_u_seed, __pyx_mstate_global->__pyx_n_u_int) < (0)) __PYX_ERR(0, 96, __pyx_L1_error)
-  if (PyDict_SetItem(__pyx_t_9, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_int) < (0)) __PYX_ERR(0, 96, __pyx_L1_error)
-  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_1checksum, 0, __pyx_mstate_global->__pyx_n_u_checksum, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[2])); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 96, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_PyDict_NewPresized(2); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 100, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
+  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_seed, __pyx_mstate_global->__pyx_n_u_int) < (0)) __PYX_ERR(0, 100, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_int) < (0)) __PYX_ERR(0, 100, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_1checksum, 0, __pyx_mstate_global->__pyx_n_u_checksum, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[2])); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 100, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
   #endif
   __Pyx_CyFunction_SetDefaultsTuple(__pyx_t_5, __pyx_mstate_global->__pyx_tuple[2]);
-  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_5, __pyx_t_9);
-  __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_checksum, __pyx_t_5) < (0)) __PYX_ERR(0, 96, __pyx_L1_error)
+  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_5, __pyx_t_10);
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_checksum, __pyx_t_5) < (0)) __PYX_ERR(0, 100, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
   /* "(tree fragment)":1
@@ -33278,9 +33539,9 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
   if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_setstate_cython, __pyx_t_5) < (0)) __PYX_ERR(1, 3, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":256
+  /* "pyspark_jetstream/_decode.pyx":260
  * 
- *     def __cinit__(self, bytes data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
+ *     def __cinit__(self, const unsigned char[::1] data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
  *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,             # <<<<<<<<<<<<<<
  *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
  *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):
@@ -33289,8 +33550,8 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
   __pyx_mstate_global->__pyx_k__6 = INT64_MIN;
 
 
-  /* "pyspark_jetstream/_decode.pyx":257
- *     def __cinit__(self, bytes data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
+  /* "pyspark_jetstream/_decode.pyx":261
+ *     def __cinit__(self, const unsigned char[::1] data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
  *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
  *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,             # <<<<<<<<<<<<<<
  *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):
@@ -33300,38 +33561,38 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
   __pyx_mstate_global->__pyx_k__7 = INT64_MAX;
 
 
-  /* "pyspark_jetstream/_decode.pyx":372
+  /* "pyspark_jetstream/_decode.pyx":376
  *         return count
  * 
  *     def next_batch(self) -> dict | None:             # <<<<<<<<<<<<<<
  *         """`rows` and, of each column wanted, its Arrow buffers; None at the end."""
  *         cdef uint32_t count = self.gather()
 */
-  __pyx_t_5 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 372, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 376, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
-  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_kp_u_dict_None) < (0)) __PYX_ERR(0, 372, __pyx_L1_error)
-  __pyx_t_9 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_7Decoder_5next_batch, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Decoder_next_batch, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[7])); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 372, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_9);
+  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_kp_u_dict_None) < (0)) __PYX_ERR(0, 376, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_7Decoder_5next_batch, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Decoder_next_batch, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[7])); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 376, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_9);
+  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_10);
   #endif
-  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_9, __pyx_t_5);
+  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_10, __pyx_t_5);
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder, __pyx_mstate_global->__pyx_n_u_next_batch, __pyx_t_9) < (0)) __PYX_ERR(0, 372, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder, __pyx_mstate_global->__pyx_n_u_next_batch, __pyx_t_10) < (0)) __PYX_ERR(0, 376, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
 
   /* "(tree fragment)":1
  * def __reduce_cython__(self):             # <<<<<<<<<<<<<<
  *     raise TypeError, "no default __reduce__ due to non-trivial __cinit__"
  * def __setstate_cython__(self, __pyx_state):
 */
-  __pyx_t_9 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_7Decoder_7__reduce_cython__, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Decoder___reduce_cython, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[8])); if (unlikely(!__pyx_t_9)) __PYX_ERR(1, 1, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_9);
+  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_7Decoder_7__reduce_cython__, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Decoder___reduce_cython, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[8])); if (unlikely(!__pyx_t_10)) __PYX_ERR(1, 1, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_9);
+  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_10);
   #endif
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_reduce_cython, __pyx_t_9) < (0)) __PYX_ERR(1, 1, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_reduce_cython, __pyx_t_10) < (0)) __PYX_ERR(1, 1, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
 
   /* "(tree fragment)":3
  * def __reduce_cython__(self):
@@ -33339,155 +33600,155 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
  * def __setstate_cython__(self, __pyx_state):             # <<<<<<<<<<<<<<
  *     raise TypeError, "no default __reduce__ due to non-trivial __cinit__"
 */
-  __pyx_t_9 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_7Decoder_9__setstate_cython__, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Decoder___setstate_cython, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[9])); if (unlikely(!__pyx_t_9)) __PYX_ERR(1, 3, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_9);
+  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_7Decoder_9__setstate_cython__, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Decoder___setstate_cython, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[9])); if (unlikely(!__pyx_t_10)) __PYX_ERR(1, 3, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_9);
+  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_10);
   #endif
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_setstate_cython, __pyx_t_9) < (0)) __PYX_ERR(1, 3, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_setstate_cython, __pyx_t_10) < (0)) __PYX_ERR(1, 3, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":537
+  /* "pyspark_jetstream/_decode.pyx":559
  * 
  * 
  * def repeat_text(text: bytes, rows: int) -> tuple[bytes, bytes]:             # <<<<<<<<<<<<<<
  *     """Offsets and bytes of an Arrow string column that says the same in every row."""
  *     cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>rows + 1) * 4)
 */
-  __pyx_t_9 = __Pyx_PyDict_NewPresized(3); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 537, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_9);
-  if (PyDict_SetItem(__pyx_t_9, __pyx_mstate_global->__pyx_n_u_text, __pyx_mstate_global->__pyx_n_u_bytes) < (0)) __PYX_ERR(0, 537, __pyx_L1_error)
-  if (PyDict_SetItem(__pyx_t_9, __pyx_mstate_global->__pyx_n_u_rows, __pyx_mstate_global->__pyx_n_u_int) < (0)) __PYX_ERR(0, 537, __pyx_L1_error)
-  if (PyDict_SetItem(__pyx_t_9, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_kp_u_tuple_bytes_bytes) < (0)) __PYX_ERR(0, 537, __pyx_L1_error)
-  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_3repeat_text, 0, __pyx_mstate_global->__pyx_n_u_repeat_text, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[10])); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 537, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_PyDict_NewPresized(3); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 559, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
+  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_text, __pyx_mstate_global->__pyx_n_u_bytes) < (0)) __PYX_ERR(0, 559, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_rows, __pyx_mstate_global->__pyx_n_u_int) < (0)) __PYX_ERR(0, 559, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_kp_u_tuple_bytes_bytes) < (0)) __PYX_ERR(0, 559, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_3repeat_text, 0, __pyx_mstate_global->__pyx_n_u_repeat_text, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[10])); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 559, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
   #endif
-  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_5, __pyx_t_9);
-  __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_repeat_text, __pyx_t_5) < (0)) __PYX_ERR(0, 537, __pyx_L1_error)
+  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_5, __pyx_t_10);
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_repeat_text, __pyx_t_5) < (0)) __PYX_ERR(0, 559, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":547
+  /* "pyspark_jetstream/_decode.pyx":569
  * 
  * 
  * def to_micros(nanos: bytes) -> bytes:             # <<<<<<<<<<<<<<
  *     """Whole microseconds, rounded towards the past."""
  *     cdef Py_ssize_t count = len(nanos) // 8, row
 */
-  __pyx_t_5 = __Pyx_PyDict_NewPresized(2); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 547, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyDict_NewPresized(2); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 569, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
-  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_nanos, __pyx_mstate_global->__pyx_n_u_bytes) < (0)) __PYX_ERR(0, 547, __pyx_L1_error)
-  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_bytes) < (0)) __PYX_ERR(0, 547, __pyx_L1_error)
-  __pyx_t_9 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_5to_micros, 0, __pyx_mstate_global->__pyx_n_u_to_micros, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[11])); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 547, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_9);
+  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_nanos, __pyx_mstate_global->__pyx_n_u_bytes) < (0)) __PYX_ERR(0, 569, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_bytes) < (0)) __PYX_ERR(0, 569, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_5to_micros, 0, __pyx_mstate_global->__pyx_n_u_to_micros, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[11])); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 569, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_9);
+  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_10);
   #endif
-  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_9, __pyx_t_5);
+  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_10, __pyx_t_5);
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_to_micros, __pyx_t_9) < (0)) __PYX_ERR(0, 547, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_to_micros, __pyx_t_10) < (0)) __PYX_ERR(0, 569, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":560
+  /* "pyspark_jetstream/_decode.pyx":582
  * 
  * 
- * def walk(bytes data, uint64_t salt, size_t at, uint64_t last) -> tuple[int, int, int, int, int, int]:             # <<<<<<<<<<<<<<
+ * def walk(const unsigned char[::1] data, uint64_t salt, size_t at, uint64_t last) -> tuple[int, int, int, int, int, int]:             # <<<<<<<<<<<<<<
  *     """Walk the valid records from `at` to sequence `last`.
  * 
 */
-  __pyx_t_9 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 560, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_9);
-  if (PyDict_SetItem(__pyx_t_9, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_kp_u_tuple_int_int_int_int_int_int) < (0)) __PYX_ERR(0, 560, __pyx_L1_error)
-  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_7walk, 0, __pyx_mstate_global->__pyx_n_u_walk, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[12])); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 560, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 582, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
+  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_kp_u_tuple_int_int_int_int_int_int) < (0)) __PYX_ERR(0, 582, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_7walk, 0, __pyx_mstate_global->__pyx_n_u_walk, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[12])); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 582, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
   #endif
-  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_5, __pyx_t_9);
-  __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_walk, __pyx_t_5) < (0)) __PYX_ERR(0, 560, __pyx_L1_error)
+  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_5, __pyx_t_10);
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_walk, __pyx_t_5) < (0)) __PYX_ERR(0, 582, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":588
+  /* "pyspark_jetstream/_decode.pyx":610
  * 
  * 
  * def last_sequence(bytes payload) -> int:             # <<<<<<<<<<<<<<
  *     """Of a records frame whose checksum held; 0 when it is empty."""
  *     return last_of_records(payload, len(payload))
 */
-  __pyx_t_5 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 588, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 610, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
-  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_int) < (0)) __PYX_ERR(0, 588, __pyx_L1_error)
-  __pyx_t_9 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_9last_sequence, 0, __pyx_mstate_global->__pyx_n_u_last_sequence, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[13])); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 588, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_9);
+  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_int) < (0)) __PYX_ERR(0, 610, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_9last_sequence, 0, __pyx_mstate_global->__pyx_n_u_last_sequence, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[13])); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 610, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_9);
+  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_10);
   #endif
-  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_9, __pyx_t_5);
+  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_10, __pyx_t_5);
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_last_sequence, __pyx_t_9) < (0)) __PYX_ERR(0, 588, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_last_sequence, __pyx_t_10) < (0)) __PYX_ERR(0, 610, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":593
+  /* "pyspark_jetstream/_decode.pyx":615
  * 
  * 
- * def has_encrypted(bytes data, uint64_t salt) -> bool:             # <<<<<<<<<<<<<<
- *     """Whether any of the records that hold, up to the first that does not, is encrypted."""
- *     cdef const char* start = data
+ * def has_encrypted(const unsigned char[::1] data) -> bool:             # <<<<<<<<<<<<<<
+ *     """Whether any of the records, up to the first that is none, is encrypted."""
+ *     cdef const char* start = <const char*>&data[0] if len(data) else NULL
 */
-  __pyx_t_9 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 593, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_9);
-  if (PyDict_SetItem(__pyx_t_9, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_bool) < (0)) __PYX_ERR(0, 593, __pyx_L1_error)
-  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_11has_encrypted, 0, __pyx_mstate_global->__pyx_n_u_has_encrypted, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[14])); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 593, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 615, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
+  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_bool) < (0)) __PYX_ERR(0, 615, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_11has_encrypted, 0, __pyx_mstate_global->__pyx_n_u_has_encrypted, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[14])); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 615, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
   #endif
-  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_5, __pyx_t_9);
-  __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_has_encrypted, __pyx_t_5) < (0)) __PYX_ERR(0, 593, __pyx_L1_error)
+  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_5, __pyx_t_10);
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_has_encrypted, __pyx_t_5) < (0)) __PYX_ERR(0, 615, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":608
+  /* "pyspark_jetstream/_decode.pyx":630
  * 
  * 
- * def open_records(bytes data, uint64_t salt, uint64_t base, opener) -> bytes:             # <<<<<<<<<<<<<<
+ * def open_records(const unsigned char[::1] data, uint64_t salt, opener) -> bytes:             # <<<<<<<<<<<<<<
  *     """The same records with their bodies decrypted by `opener(cipher, head, body)`.
  * 
 */
-  __pyx_t_5 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 608, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 630, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
-  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_bytes) < (0)) __PYX_ERR(0, 608, __pyx_L1_error)
-  __pyx_t_9 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_13open_records, 0, __pyx_mstate_global->__pyx_n_u_open_records, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[15])); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 608, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_9);
+  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_bytes) < (0)) __PYX_ERR(0, 630, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_13open_records, 0, __pyx_mstate_global->__pyx_n_u_open_records, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[15])); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 630, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_9);
+  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_10);
   #endif
-  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_9, __pyx_t_5);
+  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_10, __pyx_t_5);
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_open_records, __pyx_t_9) < (0)) __PYX_ERR(0, 608, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_open_records, __pyx_t_10) < (0)) __PYX_ERR(0, 630, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":662
+  /* "pyspark_jetstream/_decode.pyx":684
  * 
  * 
  * def scan_log(bytes data, uint64_t base, uint64_t salt, size_t at, bint resync) -> tuple[list, int, bool]:             # <<<<<<<<<<<<<<
  *     """`(frames, where the next will be, whether the segment is finished)` from byte `at` on.
  * 
 */
-  __pyx_t_9 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 662, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_9);
-  if (PyDict_SetItem(__pyx_t_9, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_kp_u_tuple_list_int_bool) < (0)) __PYX_ERR(0, 662, __pyx_L1_error)
-  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_15scan_log, 0, __pyx_mstate_global->__pyx_n_u_scan_log, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[16])); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 662, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 684, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
+  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_kp_u_tuple_list_int_bool) < (0)) __PYX_ERR(0, 684, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_15scan_log, 0, __pyx_mstate_global->__pyx_n_u_scan_log, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[16])); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 684, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
   #endif
-  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_5, __pyx_t_9);
-  __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_scan_log, __pyx_t_5) < (0)) __PYX_ERR(0, 662, __pyx_L1_error)
+  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_5, __pyx_t_10);
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_scan_log, __pyx_t_5) < (0)) __PYX_ERR(0, 684, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
   /* "(tree fragment)":4
@@ -33628,7 +33889,7 @@ static int __Pyx_InitCachedConstants(__pyx_mstatetype *__pyx_mstate) {
   if (__Pyx_PyTuple_SET_ITEM(__pyx_mstate_global->__pyx_tuple[1], 0, __pyx_mstate_global->__pyx_slice[0]) != (0)) __PYX_ERR(1, 763, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_mstate_global->__pyx_tuple[1]);
 
-  /* "pyspark_jetstream/_decode.pyx":96
+  /* "pyspark_jetstream/_decode.pyx":100
  * 
  * 
  * def checksum(data, seed: int = 0) -> int:             # <<<<<<<<<<<<<<
@@ -33637,7 +33898,7 @@ static int __Pyx_InitCachedConstants(__pyx_mstatetype *__pyx_mstate) {
 */
   {
     PyObject* __pyx_temp[1] = {((PyObject*)__pyx_mstate_global->__pyx_int_0)};
-    __pyx_mstate_global->__pyx_tuple[2] = __Pyx_PyTuple_FromArray(__pyx_temp, 1); if (unlikely(!__pyx_mstate_global->__pyx_tuple[2])) __PYX_ERR(0, 96, __pyx_L1_error)
+    __pyx_mstate_global->__pyx_tuple[2] = __Pyx_PyTuple_FromArray(__pyx_temp, 1); if (unlikely(!__pyx_mstate_global->__pyx_tuple[2])) __PYX_ERR(0, 100, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_mstate_global->__pyx_tuple[2]);
   }
   __Pyx_GIVEREF(__pyx_mstate_global->__pyx_tuple[2]);
@@ -33701,38 +33962,38 @@ static int __Pyx_InitConstants(__pyx_mstatetype *__pyx_mstate) {
   int __pyx_clineno = 0;
   CYTHON_UNUSED_VAR(__pyx_mstate);
   {
-    const struct { const unsigned int length: 8; } str_length_index[] = {{6},{8},{15},{1},{2},{15},{23},{25},{32},{20},{22},{1},{1},{37},{45},{22},{179},{64},{42},{57},{8},{15},{11},{7},{6},{43},{2},{9},{50},{9},{29},{62},{30},{40},{26},{19},{35},{22},{30},{37},{5},{5},{23},{25},{7},{6},{13},{13},{7},{25},{27},{18},{8},{9},{27},{29},{7},{6},{7},{3},{4},{7},{8},{4},{15},{20},{12},{9},{17},{8},{7},{8},{12},{10},{8},{13},{10},{15},{8},{7},{11},{14},{12},{11},{10},{20},{19},{14},{12},{10},{17},{13},{12},{12},{19},{8},{5},{13},{3},{7},{15},{4},{18},{2},{4},{11},{6},{4},{4},{5},{1},{8},{18},{7},{5},{4},{4},{7},{15},{6},{3},{4},{9},{5},{5},{5},{6},{7},{6},{3},{13},{4},{7},{4},{7},{2},{5},{3},{5},{8},{3},{8},{5},{4},{13},{6},{3},{6},{7},{8},{4},{6},{4},{5},{4},{10},{3},{6},{7},{12},{6},{3},{4},{7},{3},{8},{25},{6},{8},{11},{6},{6},{3},{4},{4},{8},{4},{4},{4},{3},{10},{5},{9},{4},{6},{5},{5},{4},{4},{3},{6},{7},{4},{2},{9},{8},{5},{5},{6},{6},{12},{5},{10},{6},{4},{4},{1}};
-    const struct { const unsigned int length: 9; } bytes_length_index[] = {{0},{1},{9},{11},{55},{104},{16},{53},{113},{95},{20},{91},{235},{332},{403},{252}};
+    const struct { const unsigned int length: 8; } str_length_index[] = {{6},{8},{15},{1},{2},{15},{23},{25},{32},{20},{22},{1},{1},{37},{45},{22},{179},{64},{75},{42},{57},{8},{15},{11},{7},{6},{2},{9},{50},{9},{29},{62},{30},{40},{26},{19},{35},{22},{30},{37},{5},{5},{23},{25},{7},{6},{13},{13},{7},{25},{27},{18},{8},{9},{9},{27},{29},{7},{6},{7},{3},{4},{7},{8},{4},{15},{20},{12},{9},{17},{8},{7},{8},{12},{10},{8},{13},{10},{15},{8},{7},{11},{14},{12},{11},{10},{20},{19},{14},{12},{10},{17},{13},{12},{12},{19},{8},{5},{13},{3},{7},{15},{4},{18},{2},{4},{11},{6},{4},{4},{5},{1},{8},{18},{7},{5},{4},{4},{7},{15},{6},{3},{4},{9},{5},{5},{5},{6},{7},{6},{3},{13},{4},{7},{4},{7},{2},{5},{3},{5},{8},{3},{8},{5},{4},{13},{6},{3},{6},{7},{8},{4},{6},{4},{5},{4},{10},{3},{6},{7},{12},{6},{3},{4},{7},{3},{8},{25},{6},{8},{11},{6},{6},{3},{4},{4},{8},{4},{4},{4},{3},{10},{5},{9},{4},{6},{5},{5},{4},{4},{3},{6},{7},{4},{2},{9},{8},{5},{5},{6},{6},{12},{5},{10},{6},{4},{4},{1}};
+    const struct { const unsigned int length: 9; } bytes_length_index[] = {{0},{1},{9},{11},{55},{104},{16},{53},{113},{95},{20},{107},{348},{403},{252},{252}};
     #ifndef CYTHON_COMPRESS_STRINGS
       #define CYTHON_COMPRESS_STRINGS 90
     #endif
-    #if (CYTHON_COMPRESS_STRINGS) == 1 /* compression: zlib (2464 bytes) */
-static const char cstring[] = "x\332\225VKw\323\326\032M @\n\341\341\204\360l\251\362(io\301\027\047!P\312\242\313I\0147\275\320\3066\r-\205%\216\245c[D\226l\235\243\304\356e\300\320C\r\317PC\r5\364\320\303\0145\3640?\201\237p\367\221l\047\020n\327\272Y\326\353<\276\307\376\366\267O\024\302\225;M\305.\275\245\032\177\364-w(U\312\016\251\324\250\305\277K?P\036>\2435\333im\031tW\261\313\312C\315\266\270Qqm\227)\304\322\025\335p\344\276O\207\rk0\301\270c\350T?\264X\261\235\277\235\377xl\270\362\321Ok\304\262l\256\020\306\214\212\245p[q(\321o\333\226\331Rjq\220;\010r\303\332!\246\241+5[\247\267\024\332\254c/L-h\013\322\357B\331v\270C\254\205[J\005\246\006\213Y\225\324)\\)\244i0\345\027\233S\205W\001\314Z\213WmK\301\230NM\243D\035\302)\274\311\370`\325\221\213,e3\267y{\371\376r\034\255C%\214LanI3\021(e\022\264\222k\230\034\326y\253NYZ\331(+-\333U,\212\270\220E\035\353\016o\340Uj)\214r\371\242,\3049\023n\330\226\212\355\206UY\350\303d\354P\271\37311\031M\277Y\0475R\241\337\332\3452v\336\222\3100\333\372\356\315\003eW\346\3018\202Ce\270\362&Y\361F\321m\270\222pVmSO\023\245D\270VUv\r^\005t\016MR[T\236\030\253\022\027\333\242\212f\233n\315\372\333\225\310\265NZ\246M\364\007\212i\357\002\241x\361j\213SFt]\205?\n3\246\014\337\266X\232\2244\035H*\357\200\271Eu\203\221\222I\251\225\3345\247U\227\245C\262\266\243\263\007\212]\247\226\332\377B45$P6\034\306+\232\301\222M\272e\243Re\342\232\\Q\261Tw5\252\252\212\356\306PY\266u\033\225\3331\210\211Y\315\260\014\256\"\244\276\203z\213\325\211\263\255\276\245\034\365\245\244\366OU\307\204N\323\365V\223Q\263\23468\255\301q\302\302\222\004\304\332\241\016O\252H\224\315\204,I\047) \232R7\264m\023%\223\205,\231\266\266\255PY\006\t\235\344Z\337\261\234\325\252T\333fnM\"(\277\223\231\217\213$\307\251\354\010\006\3470\240\307+u\002v\270u\223\376Y\222(\337R\342\307\353d\310\260\300\205\377q\353/1\r6\030,\331\266\371\332\215\201\21432\0212\010\257\020\307!\255\330Q\3723\263I\357H\362\047m\313\322\331\342\332\306F\\\363\370\226\036VB\213\021R\325\3010\223P\303\306pb=\3674""\367<\267\236\2209\271\247\023\302\366?\022^\257\307uq\372\217\243\366\017&\216z\350OY\264\311\325\230\2349\3234\352\314`\217\rj\352O\201\306\360\345\250\341\303SGL\377+\227]\317\025\212\317\212O\324\215\365\315\354\037O\177\315\256\027s\371\342\306\313\\\361\267\325\237sk\317\213\264\341\202\327\364\371\306\263\234\024\324\364\201\266\252\352f\253\211k\035\355\240\376\202\340\n\264\254\252\375\346\007\207\301W)\017\007/\025\312%\037\345\200l\241\370ik\362Qv\255\370Y\031\004\210?\243V\207\360\311\267\0321\254\370I9\031\232\204X\272f\274\260\346\330*\224\3371h<a\221Z<l\311\010U\265\356P\364H<\202\246P\007\254M\276\034\312\320w\311{\337\261|\225\242\227\274\271V\334\0204\251\377\047c9k`g\207K\216I\037\r\227\230\203\010\006\315|\244&\303\001\332\224\037(\3130jv\010\201#\345RU\004\301\007\360\031LE\307\331.d\232B\225\210\246\321:g\003\222\253%\267\\\206\372;\025FX\313\322\014;=\\\315\010/\021Fc.\251q\363%\335Y\262\365\226\354\250xH\033@\245A\017\250\212\022\340\024\322\260I\333Nd\225i\266kq\331c:\0165\2346\024\272\242\307\330!\264DS@\035p\027\022 U\204\002\257\370<\242\216c;\261\016\226MRa\320\235\032\341\375c\016\0079T\022D\250\022\246\016\025\265\n\017\362\242\016\253\032\225\252\274T\213\031:\202\246M(A\254s\311\355/\272M[\370\251\361\253e\357Z\240\014\227\027\000M\310lR)pP{\374`\006\047\261<\206\341\226\241a\231<\206k\254\242\032\272,\212E,\233\341@\257\035\264\037RK:<\271\263\303\"/\337\251\204\271\016\234\372\007K\335\256\327\035L8\300\346S\305N\367\025;Q\t\207V\320\251\200\207\326)\341\250v\023\213d\365\034\312]\307r\354]\374\020\245\311\0314]5\355\n\303\211\214\313\222j\217\364\020N\3770\2115\216U\221\240\254\216\304\202\331\256\243\201?\304Ih\005Gu\306m\\(\204\343\342\177\0007\256\231\364\312mn\2535Csl\2540Q4K\016I\277\300\013\r\200\344\334:JO]F\207<\305?&nr\213\261\217\337\230Dv\227\230\333\315_\337\217\366\306N\267\277\367\362\362e\316\317\370\217\203\231\367\243\373c_\213F\244\334\t\317t~\354nG\371Bol\312\273+\306\375Q?\325\033;\365\376\235wO\314\364\306""\027\374F0\036\236\353\220\336\330\231v\346\375\350\207\361\221\323\327\345D\312\273\350\275\020\353\376)\237\007\231\336\370\005\357\224\327\020\047\205\031\314\310\335;\355\027^N\\\024\371\336\370\244\207\325\227\275\306\276\274\311\271Fo\374|t\376\246\257\0073\301\275\360\373\316\213nv\377\343\221\374\373l\357\312U,ks\2044*R\321\310\224\267\"\276\364\363\373c\010H\206r\327\033\365\276\022D\3608\237\271 \037lw.u\232]\2667\263w/*\274\212^\275\216F\246\275\227\242\261?\366\245X\023\r\004\312dl\323\321t: \301N\270\325Y\354\344{c7\004R\273\354\375\025\315,\2063af\177l\274}\252\355zY//\223\372B\\\212\267:\301\305\240\020 \362\323\355\231\366=\357\2468.\356\372\307\375\225`2\270\033\036\013gbt\242\221K^\315\277\037\300\310\325\350\2524w\257s\253K\367\026\367\212\321f!*\024{cW\305\265hn9\314\206\360\254\300@\306\317\366\206\036\177\023\263\"\333\033\237hg\201\336\317B\367g\345\354\231\366\017\200rR\300\374\274\237\335\307\367ObF\374\340\257\2412\243\321\310\235\020\245\374\n@#\t\206\211\207>2>\335\236k\027\332\rY\245+\"%n\372\307\374y\237\006\213\001\222:\203\370\347\220\335\304\224\227\221_\022\311)o\325#\375\221sm\322\317&\333M}\230\0309q\343\30082\273&\376\021\315\337\013Q\204\313\321\345\2450\323;\354l\332#\336\216(\240*w\203c\301|@\244\2712R\333\022\213\242\210(n\006\023av\020C\0016\347E\311?\341?\017\246\003=\234\017\265N\2527qV\002\177\322\323DJ2\240q8FML\001\241\211\213\336c\004\263\342O\372K~)8\033\026\302\306>\0067\304V\314\206\331`-pBXJy\327DF\344\374\353A6\330B\250\023W\304\3500\301\345\366\256W\306\344%\277\021\215<\356\222\017\247?J5\306q\0325\231\371pr\344\304\231\277\315q\010\251$l\006\301\315\2421N\370\005PUf\363q\374\253B\363\247}\0026\3128\031\270\2038\247\274\047\210\024\251\241[\274\345\276}\004\214X%5\366\047\246\342F\230\002\223\035\364\347\204l\207\224\370F\270~\326/\306a\224\303\\\047\325\231\353\024:\357\366\226\366J\321\346\213\350\305\037\321\037/\017\254?\003Y\227@\375F\337Kt\371\333`4\270\034\216\016\335\364\316^\001\261\023\304\236u&;K\035""\322\351\257^\362J\342l\364\315JH\302\335\216\326Mu\321\324\227\200\004\027\007\224YjS\017\264\221L\377p\3560\230\321u4\303\376X\334\377\t[\376#\346D>\251s\202\346\047e\236\024\217\202\251 \027\246\3029T\227uf;\377Fk\337\214\333\350u\364Z\215T=\322\313Q\331\210\214\267\275\013\323^\036\245\224\300N\372\017\203\335\220v2\235\307\335\331\356\372\336\330^.\312\027\243\342\357\321\357/\243\227\177\366.$\300\311\206\230K\352\023\227\254w!\025\247\371\231re%\330\367\305\022x:\021d?3\213\254\240\232\047Q\321\035H\004\013g\303\365\316I\000\267\323- \344\331=H\231\024\321\223A)<\036.\206\257\272\251}\270Z@\212+~\n\rq\014\352U\010x\270\202\362\335\354\036\353\316a\237+\303\336\212\266PC\204-\305\254w]\2012O\371\253\376v8\025\256\206\333\335\311n\214\274\346M\"\245I\361#:\341\270\354\360\240\032\022\311\323\224,\311}\204\236\211\240\200\220\330\033P\224\205 %SXA\002\331~\277\237o7\275\030\375\345vK\034\203\264\003\222\206wV<\367\257B\2163Gf\276\200\254\377\356\347\375J\"&\037\315\235\021\313\242\211dO\005\377\217\305\323P\2012\210\234\377\354\236+A\n\272\375\351\314\004:\014\365\010>\277\347Z\220\221\265\302\347\177\001\255\240\216\270";
-    PyObject *data = __Pyx_DecompressString(cstring, 2464, 1);
+    #if (CYTHON_COMPRESS_STRINGS) == 1 /* compression: zlib (2500 bytes) */
+static const char cstring[] = "x\332\225VK[\333V\032\206\304!4q.\206\220k\233\221\201B;M=5\220K\323<\351c\300\351\320IZlSri\363(\307\322\261\255\"K\266\216\004v\047\213,\275\324\362,\265\324RK/\275d\251\245\227\374\204\374\204y\217d\033\022\230\3143<\326\355\\\276\313\373\276\337w\220\210-}\327\222\314\362\237T\261\037\177e[\224J\025\213T\353\324\260\277\316<\224\036=\243u\323joktO2+\322#\3054l\255\352\230\016\223\210\241J\252f\211}\037\017k\306p\202\331\226\246R\365\310b\311\264>9\377\341\330h\345\343\037\327\210a\230\266D\030\323\252\206d\233\222E\211\372\255i\350m\251\036\005\271\213 7\214]\242k\252T7UzG\242\255\006\366\302\324\242\262(\374.VL\313\266\210\261xG\252\302\324p1\253\221\006\205+\211\2644&\375b\332T\262k\000f\255m\327LC\302\230Ju\255L-bSx\023\361\301\252%\026\031\322f~\363\333\225\007+Q\264\026\02502\2119eEG\240\224\t\320\312\216\246\333\260n\267\033\224e\244\215\212\3246\035\311\240\210\013Y4\260\356\350\006\273F\r\211Q[\274H\213Q\316\304\326LC\306v\315\250.\016`\322v\251\330\375\204\350\214f\336\254\223:\251\322\257\314J\005;\357\010d\230i|\375\346\241\264\047\362`6\202\0033\266\364&^\361FRM\270\022p\326L]\315\274\311\033\212\325n\000\251\201\t\261\325\256!q\2702-U\252\021&\274\225\251d6\250\201\300+\232\305\340\250\334\206I\214\310\361:\366&C\2442\261\225\232\264\247\3315\260`\321\030\245%\351\047mU@l\032TRL\335\251\033\237\\\t\330\032\244\255\233D}(\351\346\036\300\216\026\257\266m\312\210\252\312\010\035\036u] a\032,C\312\212\nR\244\267\240\017\361i\214\224uJ\rq\257*\032\213\337T\303\004\223\025\342\350\266$#d\325Q\250,K\252\023Ai\230\306\267`vW#:f\025\315\320l\031~\006\0204\332\254A\254\035\371Oj\203\177J\352\377\220UL\2504\323h\267\030\325+\031\315\246u&)\261J\313\"Kc\227Zv\3142\2216c1\305\225&A\210RCSvtP*\210.\353\246\262#QA\223\300Chq\340X\314*5\252\3540\247.`\021\337\003V> Q\214SQ1\014\316a@\215V\252\004\352q\032:\375\275,\240\023\214\341\361:\036\322\014P\370_n\203%\272\306\206\203e\323\324_;\021\220QF:BFAH\304\262H;r\2249a6\256-Q\034qY\263L\256\264\266\261\021\021\031""\3352#&\224\010!Y\036\0163\0015l\214&\326\363O\363[\371\365X\354\361=\023\353u\360\021\353~=\342\305\032<\216\333?\2348\356a0e\320\226-G\212\313\353\272\326`\032\033U\310\023\215\352\352S\3002z9\356\341\350\3241\037\377\314\347\326\363\305\322\263\322O\362\306\372f\356\345\323_s\353\245|\241\264\361*_\372m\365\347\374\332V\2116\035j(tk\343Y^t\336\314a\023\226\345\315v\013\327:\304.\377\202(\213\264\"\313\203.\0011C\270\242\217\034\276T\251-\204)\006D\201DOS\021\217\212cD\317\3520@\374i\365\006:\244x\253\023\315\210\236\324&#\223\350\252\216\036-\254[\246\214#\302\322h4a\220z4l\210\010e\271aQ\024K4\202\352\220\207\362\215\277,\312P\200\361\373\300\261x\025\3351~s\214\2502h,\204\217\306\362\306\320\316\256-\304&|4\035\242\017#\030V\3651NF\003\264%>@\313(jv\004\201ct\3112\202\260\207\360iLF\351\231\016\3729E\317!\212B\0336\033\252].;\225\n\216\t\253\312\010k\033\212ffF\253\031\261\313\204\321HTrT\205q\231\226M\265-J+\032R\206P)h\014T\006\0058\256\024lRv\342\246\311\024\3231lQl*N?\034K\024\222T#\354\020Z\334\\ \035\210\030\275@\264\023\n\274\242\203\213Z\226iEm\273\242\223*C\003\252\023{p\036\342\304\257S\006!\240\317\203\326\201\322k\360 .j\261\232V\255\211K6\230\246\"h\332BK\210\032^|\373\213\356\3206~r\364j\230{\006$c\213\013\200\306b\326\251\350t\350\345\370\301\014\216lq^\303-C\3452q^\327YU\326TA\212A\014\223\341\344\257\037\326!R\213K=\276\263\243\247Nt&\t\230\033\300ipl4\314F\303\302\204\005l>n\335\231A\353\216\333\205E\253\250T\300C\033\224\330`\273\205E\202=\213\332\216eX\346\036~\210R\267\031\232\273\254\233U\206\243\033\227!\332>\322C8\203S%jv\254\206\004\005;\002\013f:\226\002\375\020+\226\025\0345\230m\342\002\021\226\203\177\026\234\2103\341\3256mS\256k\212eb\205\016\322\0141$\374\002/\024\000\222s\032\240\236:\214\216t\212\377`\234\370\026a\037\2751\201\354\036\321wZ\277\276\033\357\047\316u\276q\013\342e\316\313zO\374\364\273\361\203\304\337x3\224\276\013\316w\177\350\355\204\205b?1\355\336\345\223\336\270\227\352\047\316\276{\353\336\347\351\376\344""\242\327\364\047\203\213]\322O\234\357d\337\215\277\237\034;wKL\244\334+\356s\276\356\235\365l?\333\237\274\354\236u\233|\202\353~Z\354\336\355<w\363\374\n/\364\047\247\\\254\276\3466\017\304M\3145\373\223\227\302K\013\236\352\247\375\373\3017\335\347\275\334\301\207#\205w\271\376\365\033X\326\261\021\3228O\205c\323\356=\376\271W8H  \021\312]w\334\375\202\023nG\371\314\371\005\177\247{\265\333\352\261\375\364\376\375\260\370G\370\307\353pl\306}\305\233\007\211\317\371\032o\"P&b\233\tg2>\361w\203\355\356R\267\320O\334\346H\355\232\373W\230^\n\322A\366 1\3319\333q\334\234[\020I}\306\257F[-\377\212_\364\021\371\271N\272s\337]\340\247\371]\357\264w\317\237\362\357\006\247\202t\204N8v\325\255{\017|\030\271\021\336\020\346\356w\357\364\350\376\322~)\334,\206\305R?q\203\337\014\347V\202\\\000\317\022\014d\275\\\177\344\3617>\313s\375\311d\047\007\364~\346\2527+f\317w\276\007\224S\034\346\347\275\334\001\276\177\344i\376\275\267\006f\306\3031\030;H|\301_\003\272\025\277\031L\004J7\325\375\246W\020I1,|\344\001\201s\235\271N\261\323\024\254]\347)\276\340\235\362\346=\352/\371H\362<\362\231C\266\311i7+\276\004\262\323\356\252K\006#\027;d\220\335\317\373\351\367\347\306\316\334\376\037\316f\220H\372\375\304\330\231\363\207^g\\\342\356\362\"\350\272\353\237\362\347}r\304\257`9\353>A\362\353\336\031\257\010~\223\027\216\006\242\360i\276\312\025o\306#\240p\326_\363\031\000O\2460\371\023\317\002\261$$\346\256\014\354g\373ID,\360<HNG\352\231\006\375\026D\235\024\032J\361/\271\343\345\274R\024F%\310#\201\271n\261\373v\177y\277\034n>\017\237\277\014_\276:\264\376\014\014/C/\315\201\227\360\332W\376\270\177-\030\037\271\351_\270\0165dy\336\273\345?\353Nu\227\273\244;X\275\354\226\371\205\360\313{\001\t\366\272J/\325C%\\\005\0226?\304u\271C]`+\344\361\376\242\000w\010fx\013\n:HDE\023\363\367o>\307#UN\014\320l~\010\323\024\177\354O\373\371 \025\314\005\305\200ug\273\377B=,D\332{\035\276\226CY\r\325JX\321B\355\317\376\345\031\267\340V\"`\247\274G\376^@\273\331\356\223\336lo}?\261\237\017""\013\245\260\364\"|\361*|\365{\377r\014\234P\315\\\314ODY\377r*J\363\004\272r\002\354\007|\231\227\275\244\237;a\026Y\241\325L\200\321]\324\025\013f\203\365\356\004\200\333\355\025\021\362\354>\352_t\236\t\277\034\234\016\226\202?z\251\003\270ZD\212\367\274\224\267\000\362\346\260\317\016\356\201\276\205\336\251\336\034\3669\"\354\355p\033\034\"l\321\001\372\267$\264\263io\325\333\t\246\203\325`\2477\325\213\220W\334)\2444\305\177\360\312\376iQ\006~- B\247)A\311\003\204\016J\266\302\255\337\336\047?\251wT\372M\376\367p\376~\000\222\256\205\327\226\203l\377h\261\235 \373\213\235\nJ}\233/\361\022\360\\\360\223AnX\013E\330\234\007dg\274-\177\306W\203y\341.BWP\256\360\224\350\210\315\023\320\274\202\352I\003\231)o\031\t]\000\371\315\003\014n\360\355\250;\212\222\261\202\224\020\365\315\201Ps\3766BM^\347\343#!\256t\366\240\207\274w\325k\206h\231\350\311\267\321\202\026\375\224px\017\356r\203\206p\251\323r\243(V:m~\ng\001\344\320t/\360-\357\006p\312\036\233\371\014\347\300\013\257\340U\343n\363\301\334y\276\302[ \372\254\377\377X<\007\230*(\342\302\211{\256\373)4\372\217g\222\350.\320\242\177\362\236\233~V\350\024\237\377\001\367\304\263\275";
+    PyObject *data = __Pyx_DecompressString(cstring, 2500, 1);
     #define __Pyx_DecompressString_LZSS_UNUSED
     if (unlikely(!data)) __PYX_ERR(0, 1, __pyx_L1_error)
     const char* const bytes = __Pyx_PyBytes_AsString(data);
     #if !CYTHON_ASSUME_SAFE_MACROS
     if (likely(bytes)); else { Py_DECREF(data); __PYX_ERR(0, 1, __pyx_L1_error) }
     #endif
-    #elif (CYTHON_COMPRESS_STRINGS) > 0 && (CYTHON_COMPRESS_STRINGS) <= 90 /* compression: lzss (3256 bytes) */
-static const char cstring[] = "\377 at 0x o\377bject>(t\377ree frag\377ment).: \377<MemoryV\377iew of <\377contiguo\377us and d\263ir4\001\007\rin\021\005s\277trided\"\010 7or \004\031><(\tA\006\377>?Cannot\377 assign \377to read-\277only m\240\002v\376\242\000Invalid\377 mode, esxp\324\000|\000\047c\047t\001\377\047fortran\317\047, gH\000%\005sh\367ape\222\000 axi\377s Note t\375h\226 Cython\375 \021\000delibe\317ratek\000\320\001ct\373er!\001n PEPo-484\212\"re\303!\177s subcl\246\000\373es\261!built\375i\260\000ypes. \377If you n\311e\224 \303\000p\316\000%\tth\277en set\200\000e\373 \047\357\002ation\377_typing\047\366\355$iv\242\000o Fa\377lse.`Dam\177age(off7\000\375,\226!son)`:\233 w\304\001st\251@\256@t{ `\034\003` do\231\000\376\313!hold.a \377batch wi\353th\270 r\373\002n 2\357 GiB\224!one\177 column\r\032\376\236`payload\237: low\237 R\002B\377ytesadd_\312\274@eD\000l\350`\316\000s.\377abcdict \375|\361 nedisa\337bleen\000\003cr\347ypt\267`\336`ord\377s: open_\364\007\004\213\000m\332 firs\337tgcis/\003dn\377o defaul\367t _(\000duce\337__ du\246\"no\377n-trivia\375l\033\000cinit_\372\220\000 [\003pyspa\377rk_jetst\336\327`m/_d\252\000de\377.pyxself\377.items c\372\200\204\003b\215!nvertN\300Ca P\247c\304\205\003 \346`? pickl\260@\317@\377 block e\047nds\340\"\213`ar\004\032\001\377checksum\200\337\205\001*\001\356\003\227KB\001=\000\212\204\001b\337ehind\234bda\377tatuple[\255b\342!, \002\002]\r\003i\017nt, \000\002\000\007\014\005\034\004\367lis\034\005bool\263]u\371\"\332\205\001al\260\000a\377te array\205 e\001.\013\020\266\205\003\210\207\001\345\206\003s?.ASCII\357B\364B\265.\201Fc\312\205\002__\017\005s\336\347!ate_\021\005DE\237LETED\307\204\003\315\204\003.\374\315\204\003\006\004reason\005D\223Br\000\004N\017\017\007P\0175\003\277.next_\357\204\002E\377llipsisF\037ieldL\213 \000\006\247\017\374\017\t\254\016HEADER\377SMSG_IDP\377AYLOADSE\377QSIZESUB\377JECTSequ\377enceTIME\372\315\211\001.\322\211\007__Pyx~\001\000Dict_N\232\000\337Ref__\366\206\004e_\347___\313\207\002\000""\006_geat\214\204\001\026\001\277\205\001\003\002oc%\001\227fun\003\002g\326%;\000i\337mportC\001ma\273in\003\002etaJ\006m\357odula\002mro\377_entries\356q\001namx\002new~\200\001prepar\212\002\331p\254\000\256\204\005__\n\001reosult\006\003st\323A\336\022\002type\033\003un\362\214\205\002e\372C\005\014Enum\346B\003vt\202\207\001\357\001qua\215lz\005re\307\206\003\274n\337\206\006e\275x\243!set_\256\005s|\367\010\333n__tes\217!\376\272\"is_coro\377utineabc\177accepts\373\204\005\377_buffera\377rgsasync\367io.%\006satb\227ase\273\211\002_\377\205\002\230\206\003b\247ody\316\205\001\222\206\002c\331\206\005c\365l^\000_\200@trac\3662\000ck\321\211\003scou\373nt\311\206\001deadd\177eletedd\267\"\370\230\000\230\216\003\270`odeen\345d\302\207\001e\255 \213\214\002err\373or\203\211\002flags\277format\340\214\004fur\275@s\250`has\324@\336\313\211\004head\000\001er\337shigh\000\001_n\357sidiW\000xin\372\323bs\350\210\002izeke\355y\000\000_s\007\001now\337nlast\000\001_s\376\306\204\004lengthl\337owlowD\000me\375m\203\216\001messag\373es\203\216\001msg_i\375d\307ananosnwdim\365\205\007obj\257\214\003\322\265\214\003s\331\212\t\355\212\001e\221Apa\373ck\322\213\004poppr\277operty\241\212\016.\374\253\212\004\240\207\003regist\276\234 epeat\353@x\367tre\272Aretu\237rnrow\000\000\243\000l\377tscan_lo_gseed\001\000n\352\212\001\316\334\000set\306\213\004\233\217\002sh\370\336\000\232A\210!sourc\316\275`art\347\204\002f\000ps\373to\001\000rstru\357ctsu\315\221\002tex\377ttoto_mi\367cro\037\000leraen\017\001au\000\364 un\331\001\377updateus\373e_\214\211\005value\350\000\002\367\"\n\002s\335\220\001wal\377kxO\200\001\330\004\n\357\210+\220Q\005\001#\2401\377\240F\250!\200\001\340\004\377\037\230q\320 0\260\013\377\270;\300k\320QR\330\377\004\023\2205\230\010\240\001\377\240\021\330\004\007\200|\220\3777\230!\330\010\047\240q\377\250\010\260\016\270a\330\004\377\013\2101\200\001\360\010\000\373\n\033\025\001\021\220\024\220W\377\230D\240\007\240t\2501\377\330\010\020\220\007\220q""\230\337\006\230l\250!:\001v\210\377W\220E\230\024\230Q\330\367\010\022\220D\000\027\220q\340\371\010\002\000V\001q\330\010\017\320\377\017&\240d\250!\2507\177\260+\270W\300A\340\004\013\277Q\200A\330\030\031$\000\210\375t\220\000\001\230\021\320\000\023\377\2206\230\034\240Q\340\004\374\216\000\207\0015\220\001\220\035\230\367a\230t\313\002#\250Q\250\377k\270\026\270x\300s\310\377!\3107\320R\\\320\\\377]\320\000\025\220Z\230q\177\340\004\034\230C\230q\246\000\375s\230\001\025\320\025.\250a\377\250v\260V\2702\270Q\357\330\004\036\230\330\000\027\220z\377\320!2\260!\2601\340\377\004\010\210\007\210u\220A}\220\270\000\020\220\t\230\0266\002\277r\250\024\250R\250\267\000\n\377\210!\2107\220&\230\003\377\2305\240\003\2406\250\022\277\2505\260\002\260!\231\"\320\177\000\026\220m\2408\250B\000\367\031\320\031K\0017\270,\300\377e\3102\310S\320PR\377\320RS\330\004\031\230\032\277\320#4\260A\260w\000 \336>\0001\240A\330i\006U\230\377\"\230A\330\010\014\210A\276\273 J\230d\240\"\032\001\013\373\2109\310 \022\2301\320\000\357$\240A\340\204@?\230!\357\2309\240C\227@\001\320\000\3530\260\310@\035\346 \004\027\220\355s\026\000<\240\357\000\n\210#\367\210R\210\346 \021\220\030\230\377\021\230&\240\002\240$\240\257e\2502\250\215@\013\275\000#n\333\000\014\023\220\265@\013\210\306!\277\023\220B\220a\330\014\003\016\375\210\346C\320\000A\300\021\360\317\014\000\005\036S\007\234 \032\230\377*\320$7\260q\330\004?\027\320\0273\2601\330ad\006\177\025\220a\220v\230R\223@\3775\250\002\250$\250a\330\357\010\016\210f\312 V\2302{\230S\203\000&\250\014\260\340\000\372~\003R\256\000$\230b\240\005\377\240T\250\025\250d\260$\177\260c\270\021\330\014\r\312a\037\006\220c\230\021\376A\253`\232\007\367c\230\023\237 \014\024\220F\376\200 6\240\022\2403\240b\177\250\r\260R\260q\340\022\000\367I\230V\331\204\002\"\250C\250\373r\260G\000\021\220\032\2301\377\230E\240\033\250A\250V\236\250\000\014\030\230\001\216\001\310\204\0024\357\210w\220f\032\000\026\240q\177\320\000F\300a\360\n\336\n\376\303\"\025""\220U\230!\360\006\317\000\005\013\210\310\031\312&\017\210wt\2201\232\000\"\230D\323\000\347R\240q\311\002\262\013B\230c\177\240\025\240a\240s\250\244\001\375s\271`\014\021\220\023\220G\376\247\000A\330\014\022\220!\220\2354\275$1\330\014\212@\211\204\001\340\356\252@5\230\001\373\000C\230r\371\240\241 \213\205\001\021\230%\230u\357\240A\240S\346\"f\260E\377\270\021\270#\270R\270|\377\3103\310b\320PW\320\277WY\320YZ\330U\006M\377\250\022\2503\250a\250q\376_\004\320\027(\250\001\250\027\373\260\001^\006\330\r\030\230\003\376\253$M\270\022\2703\270a\375\270\047\0043\220b\230\r\320\377%6\260a\260w\270c\177\300\021\300!\330\010\026\353@\367t\2301\311&3\210e\220\2671\320\000\346\204\001\360\016\254i\320?\0332\260!\340\004\373\206\002\225\204\003w{\230#\230\207\001\020\220\006\253d\376\330L\022\230>\250\023\250E\357\260\021\260#\333@s\270\"\277\270K\300s\310&\302\205\002]\377\320]_\320_d\320d\377f\320fi\320ij\330\317\020\025\220Q\310@\325!\022\240\377<\250w\260e\2701\270\377F\300\"\300D\310\004\310\377E\320QS\320SX\320\177XZ\320Z[\330\020\263#\346\215\205\001#\240\233B\256B\330\020\021\370\366\"\234P\221@\023\2208\2303\037\230b\240\014\250\266\204\002\251\205\005\206\204\004\177\027\220q\230\010\240\006\317@\377v\250R\250s\260\"\260\367D\270\006\266 v\300R\300\177s\310\"\310A\330\030\301\211\001\377\006\250b\260\003\2602\260\357\\\300\021\340\343@\047\230\022\377\2306\240\021\240&\250\002\377\250#\250R\250t\2606\276\274@&\300\002\300#5\000u\216\263\001V\320V\301@\264\000\311\210\001\330\377\033 \240\001\240\023\240B\377\240k\260\023\260B\260k\367\300\022\300\365\"c\220\022\220}6J\000;\240b\250\003\336\206\001\377\250h\260a\330\010\021\220\365\021\256\212\0018\270\0001\320\004\034\377\230A\340\010\036\230d\240\377\047\250\021\330\010\013\2106z\356`A\351\206\004\017\210x\220\340\205\002\3774\210y\230\002\230!\330\377\014\017\210q\220\r\230To\240\031\250!\327\212\001\013\210\r\n\377\t\230\024\230X\240Q\240\371g\307\207\003)\n\013\2304\230x\337\240q\250\007\250&)\n\230?$""\230f\240A\240\230\210\002u\016\237\030\250\021\250!\261\001\223\n\014\353\230D\214A\250\036\023\032\2501\000\250A\306\000";
-    PyObject *data = __Pyx_DecompressString_LZSS(cstring, 3256, 4276);
+    #elif (CYTHON_COMPRESS_STRINGS) > 0 && (CYTHON_COMPRESS_STRINGS) <= 90 /* compression: lzss (3297 bytes) */
+static const char cstring[] = "\377 at 0x o\377bject>(t\377ree frag\377ment).: \377<MemoryV\377iew of <\377contiguo\377us and d\263ir4\001\007\rin\021\005s\277trided\"\010 7or \004\031><(\tA\006\377>?Cannot\377 assign \377to read-\277only m\240\002v\376\242\000Invalid\377 mode, esxp\324\000|\000\047c\047t\001\377\047fortran\317\047, gH\000%\005sh\367ape\222\000 axi\377s Note t\375h\226 Cython\375 \021\000delibe\317ratek\000\320\001ct\373er!\001n PEPo-484\212\"re\303!\177s subcl\246\000\373es\261!built\375i\260\000ypes. \377If you n\311e\224 \303\000p\316\000%\tth\277en set\200\000e\373 \047\357\002ation\377_typing\047\366\355$iv\242\000o Fa\377lse.`Dam\177age(off7\000\375,\226!son)`:\233 w\304\001st\251@\256@t{ `\034\003` do\231\000\376\313!hold.`E\377ncrypted\314<\0047\001th\212 \334@or\337d has\356!be\337 open\315@fi\177rst, byP\000\372\017\000_\"\003s`.a \377batch wi\353th\203@r\306\"n 2\357 GiB\337!one\177 column\r\032\376\351`payload\237: low\352 R\002B\377ytesadd_\272\207`eD\000lec\230!s\377.abcdict\363 |\274@\235\000isab\357leen\002\001gci\375s\004\003dno de\177fault _\260\000\377duce__ d\375u\306\"non-tr\337ivial\033\000ci\257nit_e\000 \375\003p\377yspark_j\357etst\367`m/_\375d\177\000de.pyx\377self.ite\317ms c\240\204\003\247 co\337nvert\340Ca \371P\307c\344\205\003 for \237pickl\320@\357@ \377block en\223ds\265\"\253`ar\004\032\001c\177hecksum\377\205\001\300*\001\217D\270JB\001=\000\252\204\001be\357hind\274bdat\377atuple[bh\267!\256A\277 ]\r\003in\300@p\000\002\000\007\014\005\034\004lis\034\005?bool]u\316\"\372\205\001\373al\260\000ate a_rray e\001.\013\020\370\326\205\003\250\207\001\205\207\003s.ASCSII\304B\311B.\201Fc\352\205\002\353__\017\005s\347!ate\375_\021\005DELETE\311D\347\204\003\355\204\003.\355\204\003\006\004re_asonD\223Br\000\004\360N\017\017\007P\0175\003.nex\373t_\304\204\002Ellip\367sis\231\205\006Fiel\203dL\224 \000\006\260\017\017\t\265\016H\377EADERSMS\377G_IDPAYL\377OADSEQSI\377ZESUBJEC\377TSequenc_eTIME\366\211\001.\373\211\007\337__Pyx\001\000Di\357ct_N\243""\000Ref\373__\237\207\004e____<\364\207\002\000\006_get\225\204\001\026\001\354\235\205\001\003\002oc%\001fun\362\003\002g\337%;\000impo{rtC\001main\003\002\367etaJ\006modu\375la\002mro_en\337triesq\001na\335mx\002new\200\001pr/epar\212\002p\254\000\267\204\005\373__\n\001resul\315t\006\003st\334A\022\002ty[pe\033\003un\225\205\002e\203c\336\005\014EnumB\003vt\274\340\206\001\357\001qualz\005r\261e\320\206\003\305n\350\206\006ex\243!s\227et_\256\005s\367\010\344n_\317_tes\217!\272\"is\377_corouti\377neabcacc\357epts\204\205\005_bu\377fferargs\377asyncio.\376%\006satbase\362\231\211\002_\210\206\002\241\206\003body\264\327\205\001\233\206\002c\342\206\005cl^\000_\336\200@trac2\000ck~\257\211\003scount\322\206\001\377deaddele\017tedd\267\"\230\000\301\216\003\270`\277odeend\313\207\001e|\255 \264\214\002error\262\212\002\377flagsfor\267mat\211\215\004fr\275@s\316\250`has\324@\205\213\004he\373ad\000\001ershi\373gh\000\001_nsid]iW\000xin\323bs\361\210\002\277izekey\000\000_\375s\007\001nownla\333st\000\001_s\306\204\004le\377ngthlowl\273owD\000mem\254\216\001m\177essages\254\216\001\277msg_id\307an\377anosndim\316\376\205\007obj\330\214\003\336\214\003sox\353\213\010\217\214\002\221Apack\260\213\004\377popprope\227rty\252\212\016.\264\212\004\251\207\003r\337egist\234 ep\367eat\353@xtre\376\272Areturnr\363ow\000\000\243\000ltsc\377an_logse\313ed\001\000n\363\212\001\334\000se\031t\317\213\004\304\217\002sh\336\000\232A\210!\337sourc\275`aryt\347\204\002f\000psto\001\000\377rstructs\375u\366\221\002textto\377to_micro\276\037\000leran\017\001a\354u\000\364 un\331\001upd\177ateuse_\225\211\005\037value\000\002\367\"\n\002\375s\206\221\001walkxO\377\200\001\330\004\n\210+\220\375Q\005\001#\2401\240F\250\377!\200\001\340\004\037\230q\377\320 0\260\013\270;\300\377k\320QR\330\004\023\220\3775\230\010\240\001\240\021\330\377\004\007\200|\2207\230!\377\330\010\047\240q\250\010\260\377\016\270a\330\004\013\2101\177\200\001\360\010\000\n\033\025\001\377\021\220\024\220W\230D""\240\377\007\240t\2501\330\010\020\377\220\007\220q\230\006\230l\373\250!:\001v\210W\220E\377\230\024\230Q\330\010\022\220>D\000\027\220q\340\010\002\000V\001\377q\330\010\017\320\017&\240\377d\250!\2507\260+\270\357W\300A\340\004\013Q\200A\267\330\030\031$\000\210t\220\000\001\377\230\021\320\000\023\2206\230\237\034\240Q\340\004\216\000\207\0015\377\220\001\220\035\230a\230t\376\313\002#\250Q\250k\270\026\377\270x\300s\310!\3107\377\320R\\\320\\]\320\000\377\025\220Z\230q\340\004\034\257\230C\230q\246\000s\230\001\025\377\320\025.\250a\250v\260\377V\2702\270Q\330\004\036\375\230\330\000\027\220z\320!2\377\260!\2601\340\004\010\210\277\007\210u\220A\220\270\000\020\357\220\t\230\0266\002r\250\024\367\250R\250\267\000\n\210!\210\3777\220&\230\003\2305\240\377\003\2406\250\022\2505\260\367\002\260!\231\"\320\000\026\220\357m\2408\250B\000\031\320\031\376K\0017\270,\300e\3102\377\310S\320PR\320RS\377\330\004\031\230\032\320#4\327\260A\260w\000 >\0001\240\373A\330i\006U\230\"\230A\337\330\010\014\210A\273 J\230wd\240\"\032\001\013\2109\310 \377\022\2301\320\000$\240A\375\340\204@?\230!\2309\240\335C\227@\001\320\000J\000\340\004\367\035\230]\312 4\250q\260\377\006\260c\270\021\270+\300n\327\000\027\220s&\000<\240\377\000\277\n\210#\210R\210\366 \021\377\220\030\230\021\230&\240\002\177\240$\240e\2502\250\235@u\013\315\000#\353\000\014\023\220\305@\373\013\210\326!\023\220B\220a\355\330\014\003\016\210\366C\320\000J\177\310!\360\n\000\005\036N\034\377\025\220U\230!\360\006\000\373\005\013l\007\025\220a\220v\373\230R\254@5\250\002\250$\257\250a\330\010o\006\017\343@1\373\220F\372\000D\240\005\240R\237\240q\330\014\r\033\001\201\005c\377\230\023\230B\230c\240\025\377\240a\240s\250\"\250C\373\250s\356 \014\021\220\023\220\327G\2301\257 \014\340`\2204NY\0041\330\014\257\000\276A\340\317\000\3675\230\001;\000C\230r\240\365\021\313\0016\372\000%\230u\240wA\240S\202\002f\260E\253 \377#\270R\270|\3103\310\377b\320PW\320WY\320WYZ\330U\006M\337@3\255`\374\222\000a\002\320\027(""\250\001\250w\027\260\001^\006\330\r\030\213`\3771\230E\240\033\250M\270\277\022\2703\270a\270\047\0043\377\220b\230\r\320%6\260\377a\260w\270c\300\021\300\357!\330\010\026\207 t\2301{\330\010\321$3\210e\220\330@\346\233a\360\016\331!\262E\320\0332\317\260!\340\004\260\205\002\272C{\230]#\315\205\001\020\220\006\307$q\231+\377\022\230>\250\023\250E\260\377\021\260#\260R\260s\270\177\"\270K\300s\310&\367b\377]\320]_\320_d\320\377df\320fi\320ij\177\330\020\025\220Q\220f\324\"\377\022\240<\250w\260e\270\3771\270F\300\"\300D\310\377\004\310E\320QS\320S\377X\320XZ\320Z[\330\311\020\371\205\001\260c#\232C\256B\330\020\350\321 \332\206\001\235OA\270a8\2303?\230b\240\014\250A\275M\033\000\177\027\220q\230\010\240\006\317@\367v\250R\315@\"\260D\270\375\006\266 v\300R\300s\310\337\"\310A\330\030\366\207\001\006\250\377b\260\003\2602\260\\\300\373\021\340\343@\047\230\022\2306\357\240\021\240&\301`#\250R\377\250t\2606\270\021\270&\257\300\002\300#5\000u\263\001V\343\320V\301@\264\000\376\206\001\330\033 \377\240\001\240\023\240B\240k\377\260\023\260B\260k\300\022}\300\365\"c\220\022\2206J\000\337;\240b\250\003\203\205\001\250h\177\260a\330\010\021\220\021\343\210\001\3678\2208\352\205\001T\320TU\373\360\014\323\204\0321\340\004\032\230\377*\320$7\260q\330\004?\027\320\0273\2601\350\211\001\344\205\006\376\344\204\020\016\210f\220A\220V\277\2302\230S\240\002\307\000\014\373\260A\204\205\005R\220s\230$\376\260 \005\240T\250\025\250d\343\260$\310\206\001\210\205\002\357Ac\230\021\372\216\211\001q\2730\024\220F\230!\256\227 \022\2403\316\000\r\372@q\177\340\014\024\220I\230V\351\212\002n\257\205\001r\260\021\321\204\001\032\230\243\204\003\367A\250V\250\000\014\030\230\001\356\200\204\0064\210w\215`E\240\026\377\240q\320\004\034\230A\340\177\010\036\230d\240\047\250s\000\177\013\2106\220\023\220A\212\207\004\357\017\210x\220\365b4\210y\377\230\002\230!\330\014\017\210\377q\220\r\230T\240\031\250\355!\210\213\001\013\210\r\n\t\230\024?\230X\240Q\240g\350\207\003)\n\377\013\2304""\230x\240q\250\353\007\250&)\n\244 f\240A\371\240\271\210\002u\016\030\250\021\250!\\\334\207\001\223\n\014\230D\210\204\001\250\036\023\007\032\2501\244\204\001\306\000";
+    PyObject *data = __Pyx_DecompressString_LZSS(cstring, 3297, 4366);
     #define __Pyx_DecompressString_UNUSED
     if (unlikely(!data)) __PYX_ERR(0, 1, __pyx_L1_error)
     const char* const bytes = __Pyx_PyBytes_AsString(data);
     #if !CYTHON_ASSUME_SAFE_MACROS
     if (likely(bytes)); else { Py_DECREF(data); __PYX_ERR(0, 1, __pyx_L1_error) }
     #endif
-    #else /* compression: none (4276 bytes) */
-static const char bytes[] = " at 0x object>(tree fragment).: <MemoryView of <contiguous and direct><contiguous and indirect><strided and direct or indirect><strided and direct><strided and indirect>>?Cannot assign to read-only memoryviewInvalid mode, expected \047c\047 or \047fortran\047, got Invalid shape in axis Note that Cython is deliberately stricter than PEP-484 and rejects subclasses of builtin types. If you need to pass subclasses then set the \047annotation_typing\047 directive to False.`Damage(offset, reason)`: what stands at `offset` does not hold.a batch with more than 2 GiB in one columna batch with more than 2 GiB of payload: lower batchBytesadd_notecollections.abcdict | Nonedisableenableencrypted records: open_records comes firstgcisenabledno default __reduce__ due to non-trivial __cinit__no recordpyspark_jetstream/_decode.pyxself.items cannot be converted to a Python object for picklingthe block ends within a recordthe checksum of the record does not holdthe end is behind the datatuple[bytes, bytes]tuple[int, int, int, int, int, int]tuple[list, int, bool]unable to allocate array data.unable to allocate shape and strides.ASCIIBytesBytes.__reduce_cython__Bytes.__setstate_cython__DELETEDDamageDamage.offsetDamage.reasonDecoderDecoder.__reduce_cython__Decoder.__setstate_cython__Decoder.next_batchEllipsisFieldListFieldList.__reduce_cython__FieldList.__setstate_cython__HEADERSMSG_IDPAYLOADSEQSIZESUBJECTSequenceTIMEView.MemoryView__Pyx_PyDict_NextRef__annotate____class____class_getitem____dict____doc____func____getstate____import____main____metaclass____module____mro_entries____name____new____prepare____pyx_checksum__pyx_result__pyx_state__pyx_type__pyx_unpickle_Bytes__pyx_unpickle_Enum__pyx_vtable____qualname____reduce____reduce_cython____reduce_ex____set_name____setstate____setstate_cython____test___dict_is_coroutineabcacceptsallocate_bufferargsasyncio.coroutinesatbasebatch_bytesbehindbodyboolbytescchecksumcline_in_tracebackcolumnscountdatadeaddeleteddtype_is_objectencodeendendsenumer""ateerrorfirstflagsformatfortranframesgethas_encryptedheadheadershighhigh_nsidindexintitemsitemsizekeykey_sizeknownlastlast_sequencelengthlowlow_nsmemviewmessagesmodemsg_idnamenanosndimnext_batchobjoffsetoffsetsopen_recordsopeneroutpackpayloadpoppropertypyspark_jetstream._decodereasonregisterrepeat_textresyncreturnrowrowssaltscan_logseedseenselfseqsetdefaultshapeshow_deadsizesourcestartstatestepstopstrstructsubjecttexttoto_microstoleranttotalts_nsunpackupdateuse_setstatevaluevalue_sizevaluesviewwalkxO\200\001\330\004\n\210+\220Q\200\001\330\004#\2401\240F\250!\200\001\340\004\037\230q\320 0\260\013\270;\300k\320QR\330\004\023\2205\230\010\240\001\240\021\330\004\007\200|\2207\230!\330\010\047\240q\250\010\260\016\270a\330\004\013\2101\200\001\360\010\000\n\033\230!\330\010\021\220\024\220W\230D\240\007\240t\2501\330\010\020\220\007\220q\230\006\230l\250!\330\004\007\200v\210W\220E\230\024\230Q\330\010\022\220!\330\010\027\220q\340\010\027\220q\330\004\007\200q\330\010\017\320\017&\240d\250!\2507\260+\270W\300A\340\010\017\320\017&\240d\250!\2507\260+\270Q\200A\330\030\031\330\010\017\210t\2205\230\001\230\021\320\000\023\2206\230\034\240Q\340\004\047\240q\330\004\013\2105\220\001\220\035\230a\230t\2401\240F\250#\250Q\250k\270\026\270x\300s\310!\3107\320R\\\320\\]\320\000\025\220Z\230q\340\004\034\230C\230q\240\007\240s\250!\330\004\025\320\025.\250a\250v\260V\2702\270Q\330\004\036\230a\330\004\027\220z\320!2\260!\2601\340\004\010\210\007\210u\220A\220Q\330\010\020\220\t\230\026\230q\240\007\240r\250\024\250R\250q\330\010\n\210!\2107\220&\230\003\2305\240\003\2406\250\022\2505\260\002\260!\330\004\013\2101\320\000\026\220m\2408\2501\340\004\031\320\0312\260!\2607\270,\300e\3102\310S\320PR\320RS\330\004\031\230\032\320#4\260A\260Q\330\004 \240\003\2401\240A\330\004\010\210\007\210u\220A\220U\230\"\230A\330\010\014\210A\210W\220J\230d\240\"\240A\330\004\013\2109\220E\230\022\2301\320\000$\240A\340\004\013\210?\230!\2309\240C\240q\250\001\320\0000\260\001\340\004\035""\230Q\330\004\027\220s\230!\230<\240q\340\004\n\210#\210R\210q\330\010\021\220\030\230\021\230&\240\002\240$\240e\2502\250Q\330\010\013\2107\220#\220Q\330\014\023\2201\330\010\013\2105\220\001\220\023\220B\220a\330\014\023\2201\330\010\016\210a\330\004\013\2101\320\000A\300\021\360\014\000\005\036\230Q\330\004\027\220s\230!\2301\340\004\032\230*\320$7\260q\330\004\027\320\0273\2601\330\004\n\210#\210R\210q\330\010\021\220\025\220a\220v\230R\230t\2405\250\002\250$\250a\330\010\016\210f\220A\220V\2302\230S\240\002\240&\250\014\260A\330\010\013\2107\220#\220R\220s\230$\230b\240\005\240T\250\025\250d\260$\260c\270\021\330\014\r\330\010\020\220\006\220c\230\021\330\010\017\210q\330\010\013\2105\220\001\220\023\220B\220c\230\023\230A\330\014\024\220F\230!\2306\240\022\2403\240b\250\r\260R\260q\340\014\024\220I\230V\2401\240F\250\"\250C\250r\260\021\330\014\021\220\032\2301\230E\240\033\250A\250V\2601\330\014\030\230\001\330\010\016\210a\330\004\013\2104\210w\220f\230E\240\026\240q\320\000F\300a\360\n\000\005\036\230Q\330\004\027\220s\230!\230<\240q\340\004\025\220U\230!\360\006\000\005\013\210#\210R\210q\330\010\021\220\025\220a\220v\230R\230t\2405\250\002\250$\250a\330\010\013\2107\220#\220Q\330\014\017\210t\2201\220F\230\"\230D\240\005\240R\240q\330\014\r\330\010\013\2105\220\001\220\023\220B\220c\230\023\230B\230c\240\025\240a\240s\250\"\250C\250s\260!\330\014\021\220\023\220G\2301\230A\330\014\022\220!\2204\220v\230R\230t\2401\330\014\016\210a\210u\220A\340\014\023\2205\230\001\230\023\230C\230r\240\021\330\014\023\2206\230\021\230%\230u\240A\240S\250\002\250$\250f\260E\270\021\270#\270R\270|\3103\310b\320PW\320WY\320YZ\330\014\021\220\023\220G\2301\230M\250\022\2503\250a\250q\330\014\022\220!\2204\320\027(\250\001\250\027\260\001\330\014\016\210a\210u\220A\330\r\030\230\003\2301\230E\240\033\250M\270\022\2703\270a\270q\330\014\022\220!\2203\220b\230\r\320%6\260a\260w\270c\300\021\300!\330\010\026\220a\220t\2301\330\010\016\210a\330\004\013\2103\210e\2201\320\000R""\320RS\360\016\000\005\036\230Q\330\004\027\220s\230!\320\0332\260!\340\004\027\220q\330\004\n\210#\210R\210{\230#\230Q\330\010\020\220\006\220a\220v\230R\230q\330\010\013\2105\220\001\220\023\220B\220c\230\022\230>\250\023\250E\260\021\260#\260R\260s\270\"\270K\300s\310&\320PR\320R]\320]_\320_d\320df\320fi\320ij\330\020\025\220Q\220f\230B\230c\240\022\240<\250w\260e\2701\270F\300\"\300D\310\004\310E\320QS\320SX\320XZ\320Z[\330\020\023\2206\230\021\230&\240\002\240#\240R\240q\330\014\017\210t\2201\330\020\021\330\014\022\220!\330\014\r\330\010\013\2105\220\001\220\023\220B\220c\230\023\230A\330\014\023\2208\2303\230b\240\014\250A\330\010\013\2105\220\001\220\023\220B\220c\230\023\230A\330\014\027\220q\230\010\240\006\240a\240v\250R\250s\260\"\260D\270\006\270a\270v\300R\300s\310\"\310A\330\030\047\240q\250\006\250b\260\003\2602\260\\\300\021\340\014\022\220\047\230\022\2306\240\021\240&\250\002\250#\250R\250t\2606\270\021\270&\300\002\300#\300R\300u\310E\320QV\320VW\320WZ\320Z\\\320\\]\330\033 \240\001\240\023\240B\240k\260\023\260B\260k\300\022\3001\330\010\016\210c\220\022\2206\230\022\230;\240b\250\003\2502\250Q\250h\260a\330\010\021\220\021\330\004\013\2108\2208\2301\320\004\034\230A\340\010\036\230d\240\047\250\021\330\010\013\2106\220\023\220A\330\014\023\2201\330\010\017\210x\220q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\r\230T\240\031\250!\2501\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\t\230\024\230X\240Q\240g\250Q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\013\2304\230x\240q\250\007\250q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\r\230T\240\031\250!\2501\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\n\230$\230f\240A\240Q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\r\230T\240\030\250\021\250!\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\014\230D\240\014\250A\250Q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\r\230T\240\032\2501\250A\330\010\017\210q";
+    #else /* compression: none (4366 bytes) */
+static const char bytes[] = " at 0x object>(tree fragment).: <MemoryView of <contiguous and direct><contiguous and indirect><strided and direct or indirect><strided and direct><strided and indirect>>?Cannot assign to read-only memoryviewInvalid mode, expected \047c\047 or \047fortran\047, got Invalid shape in axis Note that Cython is deliberately stricter than PEP-484 and rejects subclasses of builtin types. If you need to pass subclasses then set the \047annotation_typing\047 directive to False.`Damage(offset, reason)`: what stands at `offset` does not hold.`Encrypted(offset)`: this record has to be opened first, by `open_records`.a batch with more than 2 GiB in one columna batch with more than 2 GiB of payload: lower batchBytesadd_notecollections.abcdict | Nonedisableenablegcisenabledno default __reduce__ due to non-trivial __cinit__no recordpyspark_jetstream/_decode.pyxself.items cannot be converted to a Python object for picklingthe block ends within a recordthe checksum of the record does not holdthe end is behind the datatuple[bytes, bytes]tuple[int, int, int, int, int, int]tuple[list, int, bool]unable to allocate array data.unable to allocate shape and strides.ASCIIBytesBytes.__reduce_cython__Bytes.__setstate_cython__DELETEDDamageDamage.offsetDamage.reasonDecoderDecoder.__reduce_cython__Decoder.__setstate_cython__Decoder.next_batchEllipsisEncryptedFieldListFieldList.__reduce_cython__FieldList.__setstate_cython__HEADERSMSG_IDPAYLOADSEQSIZESUBJECTSequenceTIMEView.MemoryView__Pyx_PyDict_NextRef__annotate____class____class_getitem____dict____doc____func____getstate____import____main____metaclass____module____mro_entries____name____new____prepare____pyx_checksum__pyx_result__pyx_state__pyx_type__pyx_unpickle_Bytes__pyx_unpickle_Enum__pyx_vtable____qualname____reduce____reduce_cython____reduce_ex____set_name____setstate____setstate_cython____test___dict_is_coroutineabcacceptsallocate_bufferargsasyncio.coroutinesatbasebatch_bytesbehindbodyboolbytescchecksumcline_in_tracebackcolumnscountdatadead""deleteddtype_is_objectencodeendendsenumerateerrorfirstflagsformatfortranframesgethas_encryptedheadheadershighhigh_nsidindexintitemsitemsizekeykey_sizeknownlastlast_sequencelengthlowlow_nsmemviewmessagesmodemsg_idnamenanosndimnext_batchobjoffsetoffsetsopen_recordsopeneroutpackpayloadpoppropertypyspark_jetstream._decodereasonregisterrepeat_textresyncreturnrowrowssaltscan_logseedseenselfseqsetdefaultshapeshow_deadsizesourcestartstatestepstopstrstructsubjecttexttoto_microstoleranttotalts_nsunpackupdateuse_setstatevaluevalue_sizevaluesviewwalkxO\200\001\330\004\n\210+\220Q\200\001\330\004#\2401\240F\250!\200\001\340\004\037\230q\320 0\260\013\270;\300k\320QR\330\004\023\2205\230\010\240\001\240\021\330\004\007\200|\2207\230!\330\010\047\240q\250\010\260\016\270a\330\004\013\2101\200\001\360\010\000\n\033\230!\330\010\021\220\024\220W\230D\240\007\240t\2501\330\010\020\220\007\220q\230\006\230l\250!\330\004\007\200v\210W\220E\230\024\230Q\330\010\022\220!\330\010\027\220q\340\010\027\220q\330\004\007\200q\330\010\017\320\017&\240d\250!\2507\260+\270W\300A\340\010\017\320\017&\240d\250!\2507\260+\270Q\200A\330\030\031\330\010\017\210t\2205\230\001\230\021\320\000\023\2206\230\034\240Q\340\004\047\240q\330\004\013\2105\220\001\220\035\230a\230t\2401\240F\250#\250Q\250k\270\026\270x\300s\310!\3107\320R\\\320\\]\320\000\025\220Z\230q\340\004\034\230C\230q\240\007\240s\250!\330\004\025\320\025.\250a\250v\260V\2702\270Q\330\004\036\230a\330\004\027\220z\320!2\260!\2601\340\004\010\210\007\210u\220A\220Q\330\010\020\220\t\230\026\230q\240\007\240r\250\024\250R\250q\330\010\n\210!\2107\220&\230\003\2305\240\003\2406\250\022\2505\260\002\260!\330\004\013\2101\320\000\026\220m\2408\2501\340\004\031\320\0312\260!\2607\270,\300e\3102\310S\320PR\320RS\330\004\031\230\032\320#4\260A\260Q\330\004 \240\003\2401\240A\330\004\010\210\007\210u\220A\220U\230\"\230A\330\010\014\210A\210W\220J\230d\240\"\240A\330\004\013\2109\220E\230\022\2301\320\000$\240A\340\004\013\210?\230!\2309\240C\240q""\250\001\320\0004\260A\340\004\035\230]\250!\2504\250q\260\006\260c\270\021\270+\300Q\330\004\027\220s\230!\230<\240q\340\004\n\210#\210R\210q\330\010\021\220\030\230\021\230&\240\002\240$\240e\2502\250Q\330\010\013\2107\220#\220Q\330\014\023\2201\330\010\013\2105\220\001\220\023\220B\220a\330\014\023\2201\330\010\016\210a\330\004\013\2101\320\000J\310!\360\n\000\005\036\230]\250!\2504\250q\260\006\260c\270\021\270+\300Q\330\004\027\220s\230!\230<\240q\340\004\025\220U\230!\360\006\000\005\013\210#\210R\210q\330\010\021\220\025\220a\220v\230R\230t\2405\250\002\250$\250a\330\010\013\2107\220#\220Q\330\014\017\210t\2201\220F\230\"\230D\240\005\240R\240q\330\014\r\330\010\013\2105\220\001\220\023\220B\220c\230\023\230B\230c\240\025\240a\240s\250\"\250C\250s\260!\330\014\021\220\023\220G\2301\230A\330\014\022\220!\2204\220v\230R\230t\2401\330\014\016\210a\210u\220A\340\014\023\2205\230\001\230\023\230C\230r\240\021\330\014\023\2206\230\021\230%\230u\240A\240S\250\002\250$\250f\260E\270\021\270#\270R\270|\3103\310b\320PW\320WY\320YZ\330\014\021\220\023\220G\2301\230M\250\022\2503\250a\250q\330\014\022\220!\2204\320\027(\250\001\250\027\260\001\330\014\016\210a\210u\220A\330\r\030\230\003\2301\230E\240\033\250M\270\022\2703\270a\270q\330\014\022\220!\2203\220b\230\r\320%6\260a\260w\270c\300\021\300!\330\010\026\220a\220t\2301\330\010\016\210a\330\004\013\2103\210e\2201\320\000R\320RS\360\016\000\005\036\230Q\330\004\027\220s\230!\320\0332\260!\340\004\027\220q\330\004\n\210#\210R\210{\230#\230Q\330\010\020\220\006\220a\220v\230R\230q\330\010\013\2105\220\001\220\023\220B\220c\230\022\230>\250\023\250E\260\021\260#\260R\260s\270\"\270K\300s\310&\320PR\320R]\320]_\320_d\320df\320fi\320ij\330\020\025\220Q\220f\230B\230c\240\022\240<\250w\260e\2701\270F\300\"\300D\310\004\310E\320QS\320SX\320XZ\320Z[\330\020\023\2206\230\021\230&\240\002\240#\240R\240q\330\014\017\210t\2201\330\020\021\330\014\022\220!\330\014\r\330\010\013\2105\220\001\220\023\220B\220c\230\023\230A\330\014""\023\2208\2303\230b\240\014\250A\330\010\013\2105\220\001\220\023\220B\220c\230\023\230A\330\014\027\220q\230\010\240\006\240a\240v\250R\250s\260\"\260D\270\006\270a\270v\300R\300s\310\"\310A\330\030\047\240q\250\006\250b\260\003\2602\260\\\300\021\340\014\022\220\047\230\022\2306\240\021\240&\250\002\250#\250R\250t\2606\270\021\270&\300\002\300#\300R\300u\310E\320QV\320VW\320WZ\320Z\\\320\\]\330\033 \240\001\240\023\240B\240k\260\023\260B\260k\300\022\3001\330\010\016\210c\220\022\2206\230\022\230;\240b\250\003\2502\250Q\250h\260a\330\010\021\220\021\330\004\013\2108\2208\2301\320\000T\320TU\360\014\000\005\036\230]\250!\2504\250q\260\006\260c\270\021\270+\300Q\330\004\027\220s\230!\2301\340\004\032\230*\320$7\260q\330\004\027\320\0273\2601\330\004\n\210#\210R\210q\330\010\021\220\025\220a\220v\230R\230t\2405\250\002\250$\250a\330\010\016\210f\220A\220V\2302\230S\240\002\240&\250\014\260A\330\010\013\2107\220#\220R\220s\230$\230b\240\005\240T\250\025\250d\260$\260c\270\021\330\014\r\330\010\020\220\006\220c\230\021\330\010\017\210q\330\010\013\2105\220\001\220\023\220B\220c\230\023\230A\330\014\024\220F\230!\2306\240\022\2403\240b\250\r\260R\260q\340\014\024\220I\230V\2401\240F\250\"\250C\250r\260\021\330\014\021\220\032\2301\230E\240\033\250A\250V\2601\330\014\030\230\001\330\010\016\210a\330\004\013\2104\210w\220f\230E\240\026\240q\320\004\034\230A\340\010\036\230d\240\047\250\021\330\010\013\2106\220\023\220A\330\014\023\2201\330\010\017\210x\220q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\r\230T\240\031\250!\2501\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\t\230\024\230X\240Q\240g\250Q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\013\2304\230x\240q\250\007\250q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\r\230T\240\031\250!\2501\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\n\230$\230f\240A\240Q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\r\230T\240\030\250\021\250!\330\010\013\2104\210y\230""\002\230!\330\014\017\210q\220\014\230D\240\014\250A\250Q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\r\230T\240\032\2501\250A\330\010\017\210q";
     PyObject *data = NULL;
     #define __Pyx_DecompressString_UNUSED
     #define __Pyx_DecompressString_LZSS_UNUSED
     #endif
     PyObject **stringtab = __pyx_mstate->__pyx_string_tab;
     Py_ssize_t pos = 0;
-    for (int i = 0; i < 207; i++) {
+    for (int i = 0; i < 208; i++) {
       Py_ssize_t bytes_length = str_length_index[i].length;
       PyObject *string = PyUnicode_DecodeUTF8(bytes + pos, bytes_length, NULL);
       if (likely(string) && i >= 40) PyUnicode_InternInPlace(&string);
@@ -33743,8 +34004,8 @@ static const char bytes[] = " at 0x object>(tree fragment).: <MemoryView of <con
       stringtab[i] = string;
       pos += bytes_length;
     }
-    for (int i = 207; i < 223; i++) {
-      Py_ssize_t bytes_length = bytes_length_index[i-207].length;
+    for (int i = 208; i < 224; i++) {
+      Py_ssize_t bytes_length = bytes_length_index[i-208].length;
       PyObject *string = PyBytes_FromStringAndSize(bytes + pos, bytes_length);
       stringtab[i] = string;
       pos += bytes_length;
@@ -33754,14 +34015,14 @@ static const char bytes[] = " at 0x object>(tree fragment).: <MemoryView of <con
       }
     }
     Py_XDECREF(data);
-    for (Py_ssize_t i = 0; i < 223; i++) {
+    for (Py_ssize_t i = 0; i < 224; i++) {
       if (unlikely(PyObject_Hash(stringtab[i]) == -1)) {
         __PYX_ERR(0, 1, __pyx_L1_error)
       }
     }
     #if CYTHON_IMMORTAL_CONSTANTS
     {
-      PyObject **table = stringtab + 207;
+      PyObject **table = stringtab + 208;
       for (Py_ssize_t i=0; i<16; ++i) {
         #if PY_VERSION_HEX >= 0x030F0000
         PyUnstable_SetImmortal(table[i]);
@@ -33861,7 +34122,7 @@ static int __Pyx_CreateCodeObjects(__pyx_mstatetype *__pyx_mstate) {
     __pyx_mstate_global->__pyx_codeobj_tab[1] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_reason, __pyx_mstate->__pyx_kp_b_iso88591_A_t5, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[1])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 3, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 96};
+    const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 3, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 100};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_data, __pyx_mstate->__pyx_n_u_seed, __pyx_mstate->__pyx_n_u_view};
     __pyx_mstate_global->__pyx_codeobj_tab[2] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_checksum, __pyx_mstate->__pyx_kp_b_iso88591_6_Q_q_5_at1F_Qk_xs_7R, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[2])) goto bad;
   }
@@ -33886,7 +34147,7 @@ static int __Pyx_CreateCodeObjects(__pyx_mstatetype *__pyx_mstate) {
     __pyx_mstate_global->__pyx_codeobj_tab[6] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tree_fragment, __pyx_mstate->__pyx_n_u_setstate_cython, __pyx_mstate->__pyx_kp_b_iso88591_Q, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[6])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 3, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 372};
+    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 3, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 376};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_count, __pyx_mstate->__pyx_n_u_out};
     __pyx_mstate_global->__pyx_codeobj_tab[7] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_next_batch, __pyx_mstate->__pyx_kp_b_iso88591_A_d_6_A_1_xq_4y_q_T_1_4y_q_XQgQ, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[7])) goto bad;
   }
@@ -33901,37 +34162,37 @@ static int __Pyx_CreateCodeObjects(__pyx_mstatetype *__pyx_mstate) {
     __pyx_mstate_global->__pyx_codeobj_tab[9] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tree_fragment, __pyx_mstate->__pyx_n_u_setstate_cython, __pyx_mstate->__pyx_kp_b_iso88591_Q, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[9])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 6, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 537};
+    const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 6, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 559};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_text, __pyx_mstate->__pyx_n_u_rows, __pyx_mstate->__pyx_n_u_offsets, __pyx_mstate->__pyx_n_u_ends, __pyx_mstate->__pyx_n_u_row, __pyx_mstate->__pyx_n_u_size};
     __pyx_mstate_global->__pyx_codeobj_tab[10] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_repeat_text, __pyx_mstate->__pyx_kp_b_iso88591_m81_2_7_e2SPRRS_4AQ_1A_uAU_A_AW, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[10])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 7, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 547};
+    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 7, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 569};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_nanos, __pyx_mstate->__pyx_n_u_count, __pyx_mstate->__pyx_n_u_row, __pyx_mstate->__pyx_n_u_out, __pyx_mstate->__pyx_n_u_source, __pyx_mstate->__pyx_n_u_to, __pyx_mstate->__pyx_n_u_value};
     __pyx_mstate_global->__pyx_codeobj_tab[11] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_to_micros, __pyx_mstate->__pyx_kp_b_iso88591_Zq_Cq_s_avV2Q_a_z_2_1_uAQ_q_r_R, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[11])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {4, 0, 0, 14, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 560};
+    const __Pyx_PyCode_New_function_description descr = {4, 0, 0, 14, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 582};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_data, __pyx_mstate->__pyx_n_u_salt, __pyx_mstate->__pyx_n_u_at, __pyx_mstate->__pyx_n_u_last, __pyx_mstate->__pyx_n_u_start, __pyx_mstate->__pyx_n_u_size, __pyx_mstate->__pyx_n_u_length, __pyx_mstate->__pyx_n_u_first, __pyx_mstate->__pyx_n_u_seen, __pyx_mstate->__pyx_n_u_seq, __pyx_mstate->__pyx_n_u_messages, __pyx_mstate->__pyx_n_u_low, __pyx_mstate->__pyx_n_u_high, __pyx_mstate->__pyx_n_u_ts_ns};
-    __pyx_mstate_global->__pyx_codeobj_tab[12] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_walk, __pyx_mstate->__pyx_kp_b_iso88591_A_Q_s_1_7q_31_Rq_avRt5_a_fAV2S, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[12])) goto bad;
+    __pyx_mstate_global->__pyx_codeobj_tab[12] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_walk, __pyx_mstate->__pyx_kp_b_iso88591_TTU_4q_c_Q_s_1_7q_31_Rq_avRt5_a, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[12])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 1, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 588};
+    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 1, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 610};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_payload};
     __pyx_mstate_global->__pyx_codeobj_tab[13] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_last_sequence, __pyx_mstate->__pyx_kp_b_iso88591_A_9Cq, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[13])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 6, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 593};
-    PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_data, __pyx_mstate->__pyx_n_u_salt, __pyx_mstate->__pyx_n_u_start, __pyx_mstate->__pyx_n_u_size, __pyx_mstate->__pyx_n_u_at, __pyx_mstate->__pyx_n_u_length};
-    __pyx_mstate_global->__pyx_codeobj_tab[14] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_has_encrypted, __pyx_mstate->__pyx_kp_b_iso88591_0_Q_s_q_Rq_e2Q_7_Q_1_5_Ba_1_a_1, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[14])) goto bad;
+    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 5, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 615};
+    PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_data, __pyx_mstate->__pyx_n_u_start, __pyx_mstate->__pyx_n_u_size, __pyx_mstate->__pyx_n_u_at, __pyx_mstate->__pyx_n_u_length};
+    __pyx_mstate_global->__pyx_codeobj_tab[14] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_has_encrypted, __pyx_mstate->__pyx_kp_b_iso88591_4A_4q_c_Q_s_q_Rq_e2Q_7_Q_1_5_Ba, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[14])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {4, 0, 0, 12, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 608};
-    PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_data, __pyx_mstate->__pyx_n_u_salt, __pyx_mstate->__pyx_n_u_base, __pyx_mstate->__pyx_n_u_opener, __pyx_mstate->__pyx_n_u_start, __pyx_mstate->__pyx_n_u_size, __pyx_mstate->__pyx_n_u_at, __pyx_mstate->__pyx_n_u_length, __pyx_mstate->__pyx_n_u_out, __pyx_mstate->__pyx_n_u_head, __pyx_mstate->__pyx_n_u_body, __pyx_mstate->__pyx_n_u_to};
-    __pyx_mstate_global->__pyx_codeobj_tab[15] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_open_records, __pyx_mstate->__pyx_kp_b_iso88591_Fa_Q_s_q_U_Rq_avRt5_a_7_Q_t1F_D, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[15])) goto bad;
+    const __Pyx_PyCode_New_function_description descr = {3, 0, 0, 11, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 630};
+    PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_data, __pyx_mstate->__pyx_n_u_salt, __pyx_mstate->__pyx_n_u_opener, __pyx_mstate->__pyx_n_u_start, __pyx_mstate->__pyx_n_u_size, __pyx_mstate->__pyx_n_u_at, __pyx_mstate->__pyx_n_u_length, __pyx_mstate->__pyx_n_u_out, __pyx_mstate->__pyx_n_u_head, __pyx_mstate->__pyx_n_u_body, __pyx_mstate->__pyx_n_u_to};
+    __pyx_mstate_global->__pyx_codeobj_tab[15] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_open_records, __pyx_mstate->__pyx_kp_b_iso88591_J_4q_c_Q_s_q_U_Rq_avRt5_a_7_Q_t, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[15])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {5, 0, 0, 11, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 662};
+    const __Pyx_PyCode_New_function_description descr = {5, 0, 0, 11, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 684};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_data, __pyx_mstate->__pyx_n_u_base, __pyx_mstate->__pyx_n_u_salt, __pyx_mstate->__pyx_n_u_at, __pyx_mstate->__pyx_n_u_resync, __pyx_mstate->__pyx_n_u_start, __pyx_mstate->__pyx_n_u_size, __pyx_mstate->__pyx_n_u_total, __pyx_mstate->__pyx_n_u_behind, __pyx_mstate->__pyx_n_u_payload, __pyx_mstate->__pyx_n_u_frames};
     __pyx_mstate_global->__pyx_codeobj_tab[16] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_scan_log, __pyx_mstate->__pyx_kp_b_iso88591_RRS_Q_s_2_q_R_Q_avRq_5_Bc_E_Rs, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[16])) goto bad;
   }
@@ -42092,6 +42353,29 @@ no_fail:
 }
 
 /* ObjectToMemviewSlice */
+static CYTHON_INLINE __Pyx_memviewslice __Pyx_PyObject_to_MemoryviewSlice_dc_unsigned_char__const__(PyObject *obj, int writable_flag) {
+    __Pyx_memviewslice result = __Pyx_MEMSLICE_INIT;
+    __Pyx_BufFmt_StackElem stack[1];
+    int axes_specs[] = { (__Pyx_MEMVIEW_DIRECT | __Pyx_MEMVIEW_CONTIG) };
+    int retcode;
+    if (obj == Py_None) {
+        result.memview = (struct __pyx_memoryview_obj *) Py_None;
+        return result;
+    }
+    retcode = __Pyx_ValidateAndInit_memviewslice(axes_specs, __Pyx_IS_C_CONTIG,
+                                                 (PyBUF_C_CONTIGUOUS | PyBUF_FORMAT) | writable_flag, 1,
+                                                 &__Pyx_TypeInfo_unsigned_char__const__, stack,
+                                                 &result, obj);
+    if (unlikely(retcode == -1))
+        goto __pyx_fail;
+    return result;
+__pyx_fail:
+    result.memview = NULL;
+    result.data = NULL;
+    return result;
+}
+
+/* ObjectToMemviewSlice */
 static CYTHON_INLINE __Pyx_memviewslice __Pyx_PyObject_to_MemoryviewSlice_ds_unsigned_char__const__(PyObject *obj, int writable_flag) {
     __Pyx_memviewslice result = __Pyx_MEMSLICE_INIT;
     __Pyx_BufFmt_StackElem stack[1];
@@ -43142,6 +43426,18 @@ static CYTHON_INLINE int64_t __Pyx_PyLong_As_int64_t(PyObject *x) {
     }
 }
 
+/* CheckUnpickleChecksum */
+static int __Pyx_CheckUnpickleChecksum(long checksum, long checksum1, long checksum2, long checksum3, const char *members) {
+    int found = 0;
+    found |= checksum1 == checksum;
+    found |= checksum2 == checksum;
+    found |= checksum3 == checksum;
+    if (likely(found))
+        return 0;
+    __Pyx_RaiseUnpickleChecksumError(checksum, checksum1, checksum2, checksum3, members);
+    return -1;
+}
+
 /* CIntFromPy */
 static int __Pyx_LargePyLong___Pyx_PyLong_As_int(PyObject *x);
 static int __Pyx_raise_neg_overflow___Pyx_PyLong_As_int(void) {
@@ -43441,18 +43737,6 @@ static CYTHON_INLINE int __Pyx_PyLong_As_int(PyObject *x) {
     } else {
         return __Pyx_NonPyLong___Pyx_PyLong_As_int(x);
     }
-}
-
-/* CheckUnpickleChecksum */
-static int __Pyx_CheckUnpickleChecksum(long checksum, long checksum1, long checksum2, long checksum3, const char *members) {
-    int found = 0;
-    found |= checksum1 == checksum;
-    found |= checksum2 == checksum;
-    found |= checksum3 == checksum;
-    if (likely(found))
-        return 0;
-    __Pyx_RaiseUnpickleChecksumError(checksum, checksum1, checksum2, checksum3, members);
-    return -1;
 }
 
 /* CIntFromPy */

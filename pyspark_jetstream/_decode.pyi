@@ -1,6 +1,8 @@
 from collections.abc import Callable
 from typing import Any
 
+Data = bytes | memoryview
+
 SUBJECT: int
 SEQ: int
 TIME: int
@@ -17,6 +19,8 @@ class Damage(Exception):
     @property
     def reason(self) -> str: ...
 
+class Encrypted(Exception): ...
+
 class Decoder:
     damaged: int
     first_damage: tuple[int, str] | None
@@ -24,7 +28,7 @@ class Decoder:
     rows_read: int
     def __init__(
         self,
-        data: bytes,
+        data: Data,
         salt: int,
         *,
         base: int = 64,
@@ -46,11 +50,9 @@ class Decoder:
 def checksum(data: bytes | bytearray | memoryview, seed: int = 0) -> int: ...
 def repeat_text(text: bytes, rows: int) -> tuple[bytes, bytes]: ...
 def to_micros(nanos: bytes) -> bytes: ...
-def walk(data: bytes, salt: int, at: int, last: int) -> tuple[int, int, int, int, int, int]: ...
-def has_encrypted(data: bytes, salt: int) -> bool: ...
-def open_records(
-    data: bytes, salt: int, base: int, opener: Callable[[int, bytes, bytes], bytes]
-) -> bytes: ...
+def walk(data: Data, salt: int, at: int, last: int) -> tuple[int, int, int, int, int, int]: ...
+def has_encrypted(data: Data) -> bool: ...
+def open_records(data: Data, salt: int, opener: Callable[[int, bytes, bytes], bytes]) -> bytes: ...
 def last_sequence(payload: bytes) -> int: ...
 def scan_log(
     data: bytes, base: int, salt: int, at: int, resync: bool

@@ -51,6 +51,10 @@ class Damage(Exception):
         return self.args[1]
 
 
+class Encrypted(Exception):
+    """`Encrypted(offset)`: this record has to be opened first, by `open_records`."""
+
+
 cdef inline uint64_t load64(const char* at) noexcept nogil:
     cdef uint64_t value
     memcpy(&value, at, 8)
@@ -233,7 +237,7 @@ cdef class Decoder:
     cdef readonly object first_damage  # the first of them, (offset, reason)
     cdef readonly uint64_t last_seen   # the highest sequence that was walked over
     cdef readonly uint64_t rows_read
-    cdef bytes data
+    cdef const unsigned char[::1] data
     cdef const char* start
     cdef size_t at, size
     cdef uint64_t salt, first, last, base
@@ -252,13 +256,13 @@ cdef class Decoder:
     cdef uint32_t* rows
     cdef uint8_t* row_dead
 
-    def __cinit__(self, bytes data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
+    def __cinit__(self, const unsigned char[::1] data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):
         self.data = data
-        self.start = PyBytes_AS_STRING(data)
-        self.size = end or len(data)
+        self.start = <const char*>&data[0] if len(data) else NULL
+        self.size = end or <size_t>len(data)
         self.salt, self.base, self.first, self.last = salt, base, first, last
         self.low_ns, self.high_ns = low_ns, high_ns
         self.dead = dead
@@ -272,7 +276,7 @@ cdef class Decoder:
         self.known = known
         self.rows = <uint32_t*>realloc(NULL, ROWS_MAX * sizeof(uint32_t))
         self.row_dead = <uint8_t*>realloc(NULL, ROWS_MAX)
-        if self.size > len(data) or self.size > 0xFFFFFFFF:
+        if self.size > <size_t>len(data) or self.size > 0xFFFFFFFF:
             raise ValueError("the end is behind the data")
         if self.rows == NULL or self.row_dead == NULL:
             raise MemoryError
@@ -353,7 +357,7 @@ cdef class Decoder:
                     self.at = self.size
                 continue
             if at[5]:
-                raise ValueError("encrypted records: open_records comes first")
+                raise Encrypted(self.base + self.at)
             seq = load64(at + 8)
             if seq > self.last:
                 self.at = self.size
@@ -412,6 +416,24 @@ cdef class Decoder:
         return out
 
     cdef tuple subjects(self, uint32_t count):
+        cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>count + 1) * 4)
+        cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)
+        cdef bytes content
+        cdef char* to
+        cdef uint32_t row
+        ends[0] = 0
+        for row in range(count):
+            ends[row + 1] = ends[row] + load16(self.start + self.rows[row] + 6)
+        content = PyBytes_FromStringAndSize(NULL, ends[count])
+        to = PyBytes_AS_STRING(content)
+        for row in range(count):
+            memcpy(to + ends[row], self.start + self.rows[row] + RECORD_HEAD, ends[row + 1] - ends[row])
+        if is_ascii(to, ends[count]):
+            return offsets, content
+        return self.subjects_one_by_one(count)
+
+    cdef tuple subjects_one_by_one(self, uint32_t count):
+        """With care for bytes that are not UTF-8."""
         cdef Bytes offsets = Bytes()
         cdef Bytes text = Bytes()
         cdef const char* at
@@ -557,13 +579,13 @@ def to_micros(nanos: bytes) -> bytes:
     return out
 
 
-def walk(bytes data, uint64_t salt, size_t at, uint64_t last) -> tuple[int, int, int, int, int, int]:
+def walk(const unsigned char[::1] data, uint64_t salt, size_t at, uint64_t last) -> tuple[int, int, int, int, int, int]:
     """Walk the valid records from `at` to sequence `last`.
 
     `(end, first sequence, last sequence, lowest time, highest time, messages)`; the first is 0 when
     there was none.
     """
-    cdef const char* start = data
+    cdef const char* start = <const char*>&data[0] if len(data) else NULL
     cdef size_t size = len(data)
     cdef uint32_t length
     cdef uint64_t first = 0, seen = 0, seq, messages = 0
@@ -590,9 +612,9 @@ def last_sequence(bytes payload) -> int:
     return last_of_records(payload, len(payload))
 
 
-def has_encrypted(bytes data, uint64_t salt) -> bool:
-    """Whether any of the records that hold, up to the first that does not, is encrypted."""
-    cdef const char* start = data
+def has_encrypted(const unsigned char[::1] data) -> bool:
+    """Whether any of the records, up to the first that is none, is encrypted."""
+    cdef const char* start = <const char*>&data[0] if len(data) else NULL
     cdef size_t size = len(data), at = 0
     cdef uint32_t length
     while at < size:
@@ -605,12 +627,12 @@ def has_encrypted(bytes data, uint64_t salt) -> bool:
     return False
 
 
-def open_records(bytes data, uint64_t salt, uint64_t base, opener) -> bytes:
+def open_records(const unsigned char[::1] data, uint64_t salt, opener) -> bytes:
     """The same records with their bodies decrypted by `opener(cipher, head, body)`.
 
     What does not hold is kept as it is from there on, for the decoder to report.
     """
-    cdef const char* start = data
+    cdef const char* start = <const char*>&data[0] if len(data) else NULL
     cdef size_t size = len(data), at = 0
     cdef uint32_t length
     cdef Bytes out = Bytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import mmap
 import os
 import struct
 from array import array
@@ -24,6 +25,7 @@ FOOTER_SPARSE, FOOTER_SUMMARY_COMPLETE = 1, 2
 HEAD = struct.Struct("<8sHHIQQQQQQ")
 TRAILER = struct.Struct("<8sIIIIQQqqIIIIQQQQIIQQ")
 SUMMARY_ENTRY = struct.Struct("<HIQQ")
+POPULATE = getattr(mmap, "MAP_POPULATE", 0)
 FRAME = struct.Struct("<4sBBHIIIIQ")
 
 
@@ -35,16 +37,24 @@ class Source(Protocol):
     @property
     def size(self) -> int: ...
     def read(self, start: int, length: int) -> bytes: ...
+    def view(self, start: int, length: int) -> bytes | memoryview: ...
     def close(self) -> None: ...
 
 
 class LocalSource:
-    """A file by `pread`: never a map, for a server may cut an open block while we look at it."""
+    """A file. `read` is for all; `view` maps, and is for sealed blocks only: others may be cut."""
 
     def __init__(self, path: str) -> None:
         self.name = path
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self.size = os.fstat(self._fd).st_size
+
+    def view(self, start: int, length: int) -> bytes | memoryview:
+        if not self.size:
+            return b""
+        # Whoever holds the view keeps the map.
+        whole = mmap.mmap(self._fd, self.size, mmap.MAP_SHARED | POPULATE, mmap.PROT_READ)
+        return memoryview(whole)[start : start + length]
 
     def read(self, start: int, length: int) -> bytes:
         content = os.pread(self._fd, length, start)
@@ -214,7 +224,7 @@ class Block:
 
     def runs(
         self, start: int = HEAD_BYTES, end: int = 0, skip: Skip | None = None
-    ) -> Iterator[tuple[int, bytes]]:
+    ) -> Iterator[tuple[int, bytes | memoryview]]:
         """Records from byte `start` to `end` (all when 0) of the unframed block: (offset, bytes).
 
         A run begins at a record, perhaps before `start`. With `skip`, frames that do not hold are
@@ -224,7 +234,8 @@ class Block:
             yield from self._framed_runs(start, end, skip)
             return
         end = end or (self.footer.data_end if self.footer is not None else self.source.size)
-        content = self.source.read(start, end - start)
+        get = self.source.read if self.footer is None else self.source.view
+        content = get(start, end - start)
         if self.footer is not None and len(content) != end - start:
             failed = BlockDamaged(self.source.name, start + len(content), "the file ends too soon")
             if skip is None:

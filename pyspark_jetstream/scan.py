@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from pyspark_jetstream import columns
-from pyspark_jetstream._decode import Damage, Decoder, has_encrypted, open_records
+from pyspark_jetstream._decode import Damage, Decoder, Encrypted, has_encrypted, open_records
 from pyspark_jetstream.blockfile import HEAD_BYTES, Block, Index, LocalSource, Source
 from pyspark_jetstream.columns import BatchMaker, Column
 from pyspark_jetstream.errors import BlockDamaged, DataLoss, NotUsable
@@ -59,6 +59,11 @@ class CountedSource:
 
     def read(self, start: int, length: int) -> bytes:
         content = self._inner.read(start, length)
+        self._tally.bytes_read += len(content)
+        return content
+
+    def view(self, start: int, length: int) -> bytes | memoryview:
+        content = self._inner.view(start, length)
         self._tally.bytes_read += len(content)
         return content
 
@@ -155,13 +160,13 @@ class PieceReader:
         self,
         block: Block,
         base: int,
-        content: bytes,
+        content: bytes | memoryview,
         first: int,
         index: Index | None,
         tolerant: bool,
     ) -> Iterator[tuple[Decoder, pa.RecordBatch]]:
-        if has_encrypted(content, self.piece.salt):
-            content = self._open(block, base, content)
+        if self.piece.key is not None and has_encrypted(content):
+            content = self._open(block, content)
             index = None
         decoder = Decoder(
             content,
@@ -183,19 +188,20 @@ class PieceReader:
             while (batch := self._maker.next_batch(decoder)) is not None:
                 self.tally.rows += batch.num_rows
                 yield decoder, batch
+        except Encrypted:
+            name = block.source.name
+            raise NotUsable(f"{name} has encrypted records: {KEY_ADVICE}") from None
         except Damage as failed:
             raise BlockDamaged(block.source.name, failed.offset, failed.reason) from None
         if decoder.damaged and decoder.first_damage is not None:
             self._skip(BlockDamaged(block.source.name, *decoder.first_damage), decoder.damaged)
 
-    def _open(self, block: Block, base: int, content: bytes) -> bytes:
+    def _open(self, block: Block, content: bytes | memoryview) -> bytes:
         key, name = self.piece.key, block.source.name
-        if key is None:
-            raise NotUsable(f"{name} has encrypted records: {KEY_ADVICE}")
+        assert key is not None
         return open_records(
             content,
             self.piece.salt,
-            base,
             lambda cipher, head, body: open_sealed(cipher, key, body, head, name),
         )
 
