@@ -48,8 +48,24 @@ def difference(ports: Ports, flow: Flow) -> str:
     for at, (theirs, mine) in enumerate(zip(genuine, ours, strict=True)):
         if theirs != mine:
             step = [*flow.steps, "the end"][at]
-            return f"step {at}, {step}\n  genuine {theirs}\n  ours    {mine}"
+            return f"step {at}, {step}\n" + "\n".join(unequal(theirs, mine, ""))
     return ""
+
+
+def unequal(theirs: Any, mine: Any, where: str) -> list[str]:
+    """The parts of two records that differ."""
+    if isinstance(theirs, dict) and isinstance(mine, dict):
+        pairs = [(f"{where}.{key}", key) for key in {**theirs, **mine}]
+        found = [unequal(theirs.get(key), mine.get(key), path) for path, key in pairs]
+        return [line for lines in found for line in lines]
+    if isinstance(theirs, list | tuple) and isinstance(mine, list | tuple):
+        if len(theirs) == len(mine):
+            found = [
+                unequal(a, b, f"{where}[{at}]")
+                for at, (a, b) in enumerate(zip(theirs, mine, strict=True))
+            ]
+            return [line for lines in found for line in lines]
+    return [] if theirs == mine else [f"  {where}\n    genuine {theirs}\n    ours    {mine}"]
 
 
 def compare(ports: Ports, flow: Flow) -> None:
