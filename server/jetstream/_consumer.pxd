@@ -122,6 +122,7 @@ cdef class ConsumerCore(Sink):
         self, Msg* message, uint64_t seq, uint64_t consumer_seq, int64_t now_ns
     ) except -1
     cdef bint acked(self, uint64_t seq, uint64_t consumer_seq, Ending why, str reason) except -1
+    cdef int tell_terminated(self, uint64_t seq, uint64_t consumer_seq, str reason) except -1
     cdef bint acked_up_to(self, uint64_t seq, uint64_t consumer_seq) except -1
     cdef int nak(self, uint64_t seq, uint64_t consumer_seq, bytes argument, int64_t now_ns) except -1
     cdef int in_progress(self, uint64_t seq, int64_t now_ns) except -1

@@ -494,8 +494,9 @@ cdef class ConsumerCore(Sink):
         self.used_ns = self.hub.now()
         was_full = self.ack_pending_max and self.table.pending >= self.ack_pending_max
         if self.ack_policy != ACK_EXPLICIT:
-            if self.acked_up_to(seq, consumer_seq) and why == ENDED_TERMINATED:
-                self.hub.tell(self.owner.terminated, (seq, consumer_seq, 1, reason))
+            if why == ENDED_TERMINATED:
+                self.tell_terminated(seq, consumer_seq, reason)
+            self.acked_up_to(seq, consumer_seq)
         else:
             self.acked_wall_ns = self.hub.broker.wall()
             entry = self.table.find(seq)
@@ -505,6 +506,17 @@ cdef class ConsumerCore(Sink):
         if was_full:
             self.wake()
         return seq != 0
+
+    cdef int tell_terminated(self, uint64_t seq, uint64_t consumer_seq, str reason) except -1:
+        """One that goes with all before it: those are acknowledged, this one is given up."""
+        cdef Entry* entry = self.table.find(seq)
+        cdef uint32_t deliveries
+        if entry == NULL or not entry.flags & PENDING:
+            return 0
+        deliveries = <uint32_t>max(entry.redeliveries + 1, 1)
+        if self.flow is not None:
+            self.flow.ended(seq, consumer_seq, deliveries, ENDED_TERMINATED, reason)
+        return self.hub.tell(self.owner.terminated, (seq, consumer_seq, deliveries, reason))
 
     cdef bint acked_up_to(self, uint64_t seq, uint64_t consumer_seq) except -1:
         """All that was delivered up to `seq`."""
@@ -1557,7 +1569,7 @@ cdef class AckSink(Sink):
         ):
             return 0
         core = self.find(subject.key, subject.key_len)
-        if core is None:
+        if core is None or core.ack_policy == ACK_NONE:
             return 0
         core.acknowledge(message, subject.seq, subject.consumer_seq, self.hub.now())
         return 1

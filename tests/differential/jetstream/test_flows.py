@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -59,12 +60,9 @@ def unequal(theirs: Any, mine: Any, where: str) -> list[str]:
         found = [unequal(theirs.get(key), mine.get(key), path) for path, key in pairs]
         return [line for lines in found for line in lines]
     if isinstance(theirs, list | tuple) and isinstance(mine, list | tuple):
-        if len(theirs) == len(mine):
-            found = [
-                unequal(a, b, f"{where}[{at}]")
-                for at, (a, b) in enumerate(zip(theirs, mine, strict=True))
-            ]
-            return [line for lines in found for line in lines]
+        both = zip_longest(theirs, mine)
+        found = [unequal(a, b, f"{where}[{at}]") for at, (a, b) in enumerate(both)]
+        return [line for lines in found for line in lines]
     return [] if theirs == mine else [f"  {where}\n    genuine {theirs}\n    ours    {mine}"]
 
 
