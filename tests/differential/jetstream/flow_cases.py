@@ -712,7 +712,7 @@ CHANGES: dict[str, dict[str, Any]] = {
     "max pending": {"max_ack_pending": 1},
     "caps": {"max_batch": 1},
     "description": {"description": "other"},
-    "backoff": {"backoff": [100 * MS], "max_deliver": 3},
+    "backoff": {"backoff": [20 * SECOND], "max_deliver": 3},
 }
 
 
