@@ -1,21 +1,30 @@
 """What flows into a stream from another stream of this server: the part mirrors and sources share.
 
 A copier reads its origin's store directly, in slices, up to what is durable there; the origin wakes
-it. There is no consumer between them, nothing is polled, and an origin that appears or goes is
-noticed at once. What the target refuses is tried again until it is taken: nothing is left out.
+it. No consumer stands between them (but see `supplies`), nothing is polled, and an origin that
+appears or goes is noticed at once. What the target refuses is tried again until it is taken:
+nothing is left out.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from config.limits import MILLISECOND_NS, SECOND_NS
 from server.core.transform import SubjectTransform
-from server.jetstream import errors, headers
-from server.jetstream.apierror import ApiError
+from server.jetstream import consumers, errors, headers
+from server.jetstream.apierror import ApiError, ErrorKind
 from server.jetstream.checks import REQUEST_INFO, ROLLUP, Message, quoted
 from server.jetstream.config import StreamSource
+from server.jetstream.consumer_config import ConsumerConfig
 from server.jetstream.ingest import StreamIngest
+from server.jetstream.supplies import (
+    KEPT_FOR_CONSUMERS,
+    ConsumerSupply,
+    StoreSupply,
+    Supply,
+    holding_consumer,
+)
 from storage.ports import StoredMessage
 
 if TYPE_CHECKING:
@@ -27,6 +36,7 @@ SLICE_MESSAGES: Final = 256
 WAITING_MESSAGES_MAX: Final = 16_384
 WAITING_BYTES_MAX: Final = 32 << 20
 RETRY_NS: Final = 250 * MILLISECOND_NS
+LOOK_NS: Final = SECOND_NS
 NEVER_HEARD: Final = -1
 HEARTBEAT_NS: Final = SECOND_NS
 STORE_FAILED: Final = errors.STREAM_STORE_FAILED.err_code
@@ -35,11 +45,17 @@ STORE_FAILED: Final = errors.STREAM_STORE_FAILED.err_code
 class Copier:
     """One mirror or source of `target`. `origin` is None while it is not connected."""
 
+    KIND: ClassVar[str]
+    LETTER: ClassVar[str]
+    REQUIRES_FLOW_CONTROL: ClassVar[ErrorKind]
+
     def __init__(self, copiers: Copiers, target: Stream, source: StreamSource) -> None:
         self.copiers = copiers
         self.target = target
         self.source = source
         self.origin: Stream | None = None
+        self.supply: Supply | None = None
+        self.held_name = ""
         self.position = 0
         self.attempted_seq = 0
         self.error: ApiError | None = None
@@ -57,24 +73,63 @@ class Copier:
         self.asked = True
         try:
             origin = self.copiers.find(self)
-            self.start(origin)
+            self.meet(origin)
+            self.supply = self.open_supply(origin)
         except ApiError as error:
             self.error = error
+            self.look_again()
             return
         self.error = None
         self.origin = origin
+        self.start(self.supply.delivered_seq)
         self.heard()
-        origin.interest.append(self.on_durable)
+        self.look_again()
         self.wake()
 
-    def start(self, origin: Stream) -> None:
-        """Find the place to read from; ApiError when there is none."""
+    def open_supply(self, origin: Stream) -> Supply:
+        source, start = self.source, self.starting_config()
+        if source.consumer is not None:
+            held = origin.consumers.get(source.consumer.name)
+            if held is None:
+                raise errors.CONSUMER_NOT_FOUND()
+            if held.config.ack_policy != "flow_control":
+                raise self.REQUIRES_FLOW_CONTROL()
+            held.reset(0)
+            return ConsumerSupply(self.target, held, source.consumer.deliver_subject, self.wake)
+        if origin.config.retention not in KEPT_FOR_CONSUMERS:
+            return StoreSupply(origin, start, self.filters, self.wake)
+        config = self.target.config
+        about = {
+            f"_nats.{self.KIND}.stream": config.name,
+            f"_nats.{self.KIND}.acc": self.target.account.name,
+        }
+        if domain := self.target.engine.domain:
+            about[f"_nats.{self.KIND}.domain"] = domain
+        self.held_name = self.consumer_name
+        held = holding_consumer(origin, self.held_name, start, about, self.LETTER)
+        subject = held.config.deliver_subject
+        return ConsumerSupply(self.target, held, subject, self.wake)
+
+    @property
+    def consumer_name(self) -> str:
+        """Of the consumer that holds messages for this copier, where one is needed."""
+        raise NotImplementedError
+
+    def meet(self, origin: Stream) -> None:
+        """Is it the origin that was there before?"""
+
+    def starting_config(self) -> ConsumerConfig:
+        """Where a consumer would have to begin for this copier."""
+        raise NotImplementedError
+
+    def start(self, delivered_seq: int) -> None:
+        """Everything up to `delivered_seq` is not ours to copy."""
         raise NotImplementedError
 
     def detach(self, why: ApiError | None = None) -> None:
-        if self.origin is not None:
-            self.origin.interest.remove(self.on_durable)
-            self.origin = None
+        if self.supply is not None:
+            self.supply.close()
+        self.origin = self.supply = None
         self.error = why
 
     def close(self) -> None:
@@ -82,31 +137,58 @@ class Copier:
         self.armed_ns = None
         self.detach()
 
+    def forget(self) -> None:
+        """The consumer that held messages for it goes."""
+        origin = self.copiers.origin_of(self)
+        if origin is None or self.source.consumer is not None:
+            return
+        held = origin.consumers.get(self.held_name or self.consumer_name)
+        if held is not None and held.config.sourcing:
+            consumers.delete(origin.engine, held)
+        self.held_name = ""
+
+    def rename(self) -> None:
+        """Other sources of the same origin came or went: its consumer may have another name now."""
+        if self.held_name and self.held_name != self.consumer_name:
+            self.forget()
+            self.detach()
+            self.wake()
+
+    def look_again(self) -> None:
+        """Consumers come and go without a word: look now and then where one is needed."""
+        if isinstance(self.supply, StoreSupply):
+            return
+        if self.origin is not None or self.awaits_consumer:
+            engine = self.target.engine
+            engine.timers.arm(self, engine.now_ns() + LOOK_NS)
+
+    @property
+    def awaits_consumer(self) -> bool:
+        """Whether the origin is there, but not what would hand out its messages."""
+        return self.error is not None and self.copiers.origin_of(self) is not None
+
     # Work
 
     def wake(self) -> None:
         self.copiers.mark(self)
 
-    def on_durable(self, first: int, last: int) -> None:
-        """The origin has more to show."""
-        self.wake()
-
     def run(self) -> None:
         """One slice; whatever is left asks for another."""
         if self.closed:
             return
-        if self.origin is None:
+        if self.supply is not None and self.supply.is_over:
+            self.detach()
+        if self.supply is None:
             self.connect()
         elif not self.blocked and not self.target.closed:
-            self.copy(self.origin)
+            self.copy(self.supply)
 
-    def copy(self, origin: Stream) -> None:
+    def copy(self, supply: Supply) -> None:
         ingest = self.ingest
-        last = origin.durable_seq
         copied = 0
         while copied < SLICE_MESSAGES and self.has_room(ingest):
-            message = origin.store.load_next(self.position + 1, self.filters)
-            if message is None or message.seq > last:
+            message = supply.next(self.position)
+            if message is None:
                 break
             self.attempted_seq = message.seq
             try:
@@ -140,8 +222,10 @@ class Copier:
 
     def on_target_durable(self, last: int) -> None:
         """The target has everything up to `last` on disk."""
-        origin = self.origin
-        if origin is not None and not self.blocked and self.position < origin.durable_seq:
+        if self.supply is None:
+            return
+        self.supply.on_target_durable(last)
+        if not self.blocked and self.supply.next(self.position) is not None:
             self.wake()
 
     # What the target refuses
@@ -153,6 +237,8 @@ class Copier:
                 self.copiers.warn_of(self, error)
             self.error = error
         self.blocked = True
+        if self.supply is not None:
+            self.supply.refused()
         timers = self.target.engine.timers
         timers.arm(self, self.target.engine.now_ns() + RETRY_NS)
 
@@ -160,7 +246,8 @@ class Copier:
         if self.blocked:
             self.blocked = False
             self.error = None
-            self.wake()
+        self.look_again()
+        self.wake()
 
     # Information
 
@@ -178,12 +265,9 @@ class Copier:
     @property
     def lag(self) -> int:
         """Messages that are waiting behind the one that was tried last, as the reference counts."""
-        origin = self.origin
-        if origin is None:
+        if self.supply is None:
             return 0
-        seq = max(self.attempted_seq, self.position)
-        waiting = origin.store.num_pending(seq + 1, self.filters)
-        return max(waiting - 1, 0)
+        return max(self.supply.waiting(max(self.attempted_seq, self.position)) - 1, 0)
 
     @property
     def shown_error(self) -> ApiError | None:

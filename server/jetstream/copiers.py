@@ -53,6 +53,8 @@ class Copiers:
     def follow(self, stream: Stream) -> None:
         """A stream was made or found, or its configuration changed: what it copies."""
         config, inflow = stream.config, stream.inflow
+        for copier in self._of_origin(stream):
+            self.mark(copier)
         if inflow is None:
             if config.mirror is None and not config.sources:
                 return
@@ -61,7 +63,7 @@ class Copiers:
             inflow = stream.inflow = Inflow(stream)
             stream.interest.append(inflow.on_durable)
         if config.mirror is None and inflow.mirror is not None:
-            self._drop(inflow.mirror)
+            self._drop(inflow.mirror, for_good=True)
             inflow.mirror = None
         elif config.mirror is not None and inflow.mirror is None:
             inflow.mirror = MirrorCopier(self, stream, config.mirror)
@@ -71,7 +73,9 @@ class Copiers:
     def _follow_sources(self, stream: Stream, inflow: Inflow) -> None:
         wanted = {index_name(source): source for source in stream.config.sources}
         for index in [index for index in inflow.sources if index not in wanted]:
-            self._drop(inflow.sources.pop(index))
+            self._drop(inflow.sources.pop(index), for_good=True)
+        for copier in inflow.sources.values():
+            copier.rename()
         if wanted and inflow.positions is None:
             inflow.positions = Positions(stream)
         for index, source in wanted.items():
@@ -94,6 +98,11 @@ class Copiers:
             if copier.origin is stream:
                 copier.detach(errors.STREAM_NOT_FOUND())
 
+    def deleted(self, stream: Stream) -> None:
+        """Before a stream is deleted: what it copied is not held for it any more."""
+        for copier in stream.inflow.copiers() if stream.inflow is not None else ():
+            copier.forget()
+
     def appeared(self, stream: Stream) -> None:
         """A stream is there that was not: whoever waits for it goes on."""
         for copier in self._of_origin(stream):
@@ -114,8 +123,10 @@ class Copiers:
         self._by_origin.setdefault(key_of(copier), {})[copier] = None
         self.mark(copier)
 
-    def _drop(self, copier: Copier) -> None:
+    def _drop(self, copier: Copier, *, for_good: bool = False) -> None:
         copier.close()
+        if for_good:
+            copier.forget()
         self._dirty.pop(copier, None)
         others = self._by_origin[key_of(copier)]
         del others[copier]
@@ -131,13 +142,18 @@ class Copiers:
         for copier in dirty:
             copier.run()
 
-    def find(self, copier: Copier) -> Stream:
-        """The stream that a copier reads; ApiError when it is not here."""
+    def origin_of(self, copier: Copier) -> Stream | None:
+        """The stream that a copier reads, if it is here."""
         source, account = copier.source, copier.target.account
         external = source.external
         if external is not None and external.api and not self._is_own_prefix(external.api):
-            raise errors.STREAM_NOT_FOUND()
-        found = self.engine.accounts[account.name].streams.get(source.name)
+            return None
+        owner = self.engine.accounts.get(account.name)
+        return owner.streams.get(source.name) if owner is not None else None
+
+    def find(self, copier: Copier) -> Stream:
+        """The same; ApiError when it is not here."""
+        found = self.origin_of(copier)
         if found is None:
             raise errors.STREAM_NOT_FOUND()
         return found

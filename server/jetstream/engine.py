@@ -269,6 +269,7 @@ class Engine:
         self.advisories.stream_action(stream, "UPDATED", "modify")
 
     def delete(self, owner: JetStreamAccount, stream: Stream) -> None:
+        self.copiers.deleted(stream)
         consumers.delete_all(self, stream)
         stream.close()
         owner.remove(stream)

@@ -7,31 +7,32 @@ its information and goes on behind its own last message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from server.jetstream import errors
 from server.jetstream.apierror import ApiError
-from server.jetstream.consumer import starting_seq
 from server.jetstream.consumer_config import ConsumerConfig
 from server.jetstream.copier import Copier, rollup_of, without_conditions
+from server.jetstream.origins import receiver_hash
 from storage.ports import StoredMessage
-
-if TYPE_CHECKING:
-    from server.jetstream.stream import Stream
 
 CAUGHT_UP_MESSAGES = 10
 """With fewer waiting a mirror answers direct gets for its origin."""
 
 
 class MirrorCopier(Copier):
-    def start(self, origin: Stream) -> None:
+    KIND = "mirror"
+    LETTER = "M"
+    REQUIRES_FLOW_CONTROL = errors.MIRROR_CONSUMER_REQUIRES_ACK_FC
+
+    @property
+    def consumer_name(self) -> str:
+        return f"JS_MIRROR_{receiver_hash(self.target)}"
+
+    def start(self, delivered_seq: int) -> None:
         """Behind what is there already; the configured start is for an empty mirror only."""
-        target = self.target
-        store = target.store
-        first = starting_seq(origin, self.starting_config())
-        if store.last_seq < first - 1:
-            self.skip_to(first - 1)
-        self.position = max(first - 1, store.last_seq)
+        store = self.target.store
+        if store.last_seq < delivered_seq:
+            self.skip_to(delivered_seq)
+        self.position = max(delivered_seq, store.last_seq)
 
     def starting_config(self) -> ConsumerConfig:
         source, last = self.source, self.target.store.last_seq
@@ -60,9 +61,8 @@ class MirrorCopier(Copier):
     def copied(self) -> None:
         direct = self.ingest.direct
         if self.target.config.mirror_direct and not direct.for_origin:
-            origin = self.origin
-            assert origin is not None
-            if origin.store.num_pending(self.position + 1, self.filters) < CAUGHT_UP_MESSAGES:
+            assert self.supply is not None
+            if self.supply.waiting(self.position) < CAUGHT_UP_MESSAGES:
                 direct.answer_for_origin()
 
     @property

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from server.jetstream.config import StreamSource
 from server.jetstream.gotime import time_text
+
+if TYPE_CHECKING:
+    from server.jetstream.stream import Stream
 
 DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 HASH_LENGTH: Final = 8
@@ -30,6 +33,20 @@ def hashed(text: str) -> str:
 def identity(created_ns: int) -> str:
     """What tells a stream from one of the same name that was made at another time."""
     return hashed(time_text(created_ns))
+
+
+def receiver_hash(target: Stream) -> str:
+    """What makes the name of a consumer that feeds this stream alone."""
+    names = [target.name, target.account.name, target.engine.domain]
+    return hashed(" ".join(name for name in names if name))
+
+
+def source_hash(target: Stream, source: StreamSource) -> str:
+    """The same for one of its sources; several of one stream need to be told apart."""
+    text = receiver_hash(target)
+    if sum(other.name == source.name for other in target.config.sources) > 1:
+        text += " " + index_name(source)
+    return hashed(text)
 
 
 def origin_name(source: StreamSource) -> str:

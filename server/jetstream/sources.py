@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from server.jetstream import headers
+from server.jetstream import errors, headers
 from server.jetstream.checks import STREAM_SOURCE
 from server.jetstream.config import StreamSource
-from server.jetstream.consumer import starting_seq
 from server.jetstream.consumer_config import ConsumerConfig
 from server.jetstream.copier import Copier, rollup_of, without_conditions
 from server.jetstream.gotime import time_ns, time_text
-from server.jetstream.origins import identity, index_name, source_header
+from server.jetstream.origins import identity, index_name, source_hash, source_header
 from server.jetstream.positions import Position
 from storage.ports import StoredMessage
 
@@ -26,6 +25,10 @@ if TYPE_CHECKING:
 
 
 class SourceCopier(Copier):
+    KIND = "src"
+    LETTER = "S"
+    REQUIRES_FLOW_CONTROL = errors.SOURCE_CONSUMER_REQUIRES_ACK_FC
+
     def __init__(
         self, copiers: Copiers, target: Stream, source: StreamSource, positions: Positions
     ) -> None:
@@ -36,8 +39,12 @@ class SourceCopier(Copier):
         known = positions.of(source)
         self.position, self.identity = known.seq, known.identity
 
-    def start(self, origin: Stream) -> None:
-        """Behind the last message that came from here; from the start if the origin is new."""
+    @property
+    def consumer_name(self) -> str:
+        return f"JS_SRC_{source_hash(self.target, self.source)}"
+
+    def meet(self, origin: Stream) -> None:
+        """Go on behind the last message that came from here; from the start if it is another."""
         found = identity(origin.created_ns)
         is_other = self.identity not in ("", found)
         # A stream in memory begins anew with the process, under the same identity.
@@ -46,8 +53,9 @@ class SourceCopier(Copier):
             self.position, self.recreated = 0, True
             self.copiers.warn_of_recreated(self)
         self.identity = found
-        first = starting_seq(origin, self.starting_config())
-        self.position = max(self.position, first - 1)
+
+    def start(self, delivered_seq: int) -> None:
+        self.position = max(self.position, delivered_seq)
         self.recreated = False
 
     def starting_config(self) -> ConsumerConfig:

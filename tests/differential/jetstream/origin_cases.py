@@ -47,6 +47,21 @@ class Until:
 
 
 @dataclass(frozen=True)
+class Gone:
+    """Waits until the stream has no consumers."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Told:
+    """Waits until the stream's information tells this error of an origin."""
+
+    name: str
+    err_code: int
+
+
+@dataclass(frozen=True)
 class Look:
     """The stream's information and all its messages are compared."""
 
@@ -429,4 +444,68 @@ def sources() -> list[Case]:
     ]  # fmt: skip
 
 
-GROUPS = {"mirrors": mirrors, "sources": sources}
+def held(name: str = "C", **more: Any) -> Ask:
+    """A consumer that is made beforehand to feed a stream."""
+    config = {
+        "durable_name": name,
+        "deliver_subject": f"deliver.{name}",
+        "ack_policy": "flow_control",
+        "flow_control": True,
+        "idle_heartbeat": 1_000_000_000,
+        **more,
+    }
+    return Ask(f"CONSUMER.CREATE.O.{name}", {"stream_name": "O", "config": config})
+
+
+def queues() -> list[Case]:
+    """Origins that keep messages only until they are consumed."""
+    o: Config = {"name": "O"}
+    queue, interest = (origin(retention=kind) for kind in ("workqueue", "interest"))
+    listed = Ask("CONSUMER.LIST.O")
+    pull = Ask("CONSUMER.CREATE.O.P", {"stream_name": "O", "config": {
+        "durable_name": "P", "ack_policy": "explicit"}})  # fmt: skip
+    by_consumer = {**o, "consumer": {"name": "C", "deliver_subject": "deliver.C"}}
+    return [
+        Case("queue", (queue, *THREE, sourcing(o), Until("T", 3), Until("O", 3, 0), Look("T"))
+             + (listed, Look("O"))),
+        Case("queue-filled-later", (queue, sourcing(o), Until("T", 0), *THREE, Until("O", 3, 0))
+             + (listed, Look("T"), Look("O"))),
+        Case("queue-and-a-filter", (queue, sourcing({**o, "filter_subject": "o.a"}), *THREE)
+             + (Until("T", 2), Until("O", 3, 1), listed, Look("T"), Look("O"))),
+        Case("queue-in-two-parts", (queue, sourcing({**o, "filter_subject": "o.a"}, {
+                 **o, "subject_transforms": [{"src": "o.b", "dest": "t.b"}]}), Until("T", 0))
+             + (*THREE, Until("T", 3), Until("O", 3, 0), listed, Look("O"))),
+        Case("queue-mirrored", (queue, *THREE, mirror(), Until("M", 3), Until("O", 3, 0))
+             + (listed, Look("M"), put("o.x"), Until("M", 4), Until("O", 4, 0), Look("M"))),
+        Case("interest", (interest, sourcing(o), Until("T", 0), *THREE, Until("T", 3))
+             + (Until("O", 3, 0), listed, Look("T"), Look("O"))),
+        Case("interest-of-two", (interest, sourcing(o), Until("T", 0), pull, *THREE)
+             + (Until("T", 3), Look("T"), Look("O"))),
+        Case("interest-mirrored", (interest, mirror(), Until("M", 0), *THREE, Until("M", 3))
+             + (Until("O", 3, 0), listed, Look("M"), Look("O"))),
+        Case("target-deleted", (queue, sourcing(o), Until("T", 0), Ask("STREAM.DELETE.T"))
+             + (Gone("O"), *THREE, Look("O"))),
+        Case("source-removed", (queue, sourcing(o, subjects=["t"]), Until("T", 0))
+             + (Make("T", {"subjects": ["t"]}, update=True), Gone("O"), *THREE, Look("O"))),
+        Case("mirror-promoted", (queue, mirror(), Until("M", 0))
+             + (Make("M", {"subjects": ["m"]}, update=True), Gone("O"), *THREE, Look("O"))),
+        Case("consumer-given", (queue, held(), *THREE, sourcing(by_consumer), Until("T", 3))
+             + (Until("O", 3, 0), listed, Look("T"))),
+        Case("consumer-given-of-limits", (origin(), held(), *THREE, sourcing(by_consumer))
+             + (Until("T", 3), Look("T"))),
+        Case("consumer-given-filters", (queue, held(filter_subject="o.a"), *THREE)
+             + (sourcing(by_consumer), Until("T", 2), Until("O", 3, 1), Look("T"))),
+        Case("consumer-given-mirrored", (queue, held(), *THREE)
+             + (Make("M", {"mirror": by_consumer}), Until("M", 3), Until("O", 3, 0), Look("M"))),
+        Case("consumer-of-another-kind", (
+                 origin(), held(ack_policy="none"), sourcing(by_consumer), Told("T", 10217))),
+        Case("mirror-of-another-kind", (
+                 origin(), held(ack_policy="none"), Make("M", {"mirror": by_consumer}))
+             + (Told("M", 10214),)),
+        Case("discard-new", (queue, *THREE, sourcing(o, discard="new", max_msgs=2))
+             + (Until("T", 2), Ask("STREAM.MSG.DELETE.T", {"seq": 1}), Until("T", 3))
+             + (Until("O", 3, 0), Look("T", info=False))),
+    ]  # fmt: skip
+
+
+GROUPS = {"mirrors": mirrors, "sources": sources, "queues": queues}

@@ -129,6 +129,7 @@ class EngineWorld:
             self.world.now_ns = min(self.world.now_ns + 100_000_000, end_ns)
             self.ingests.timers.run(self.world.now_ns)
             self.engine.timers.run(self.world.now_ns)
+            self.engine.hub.run_timers()
             self.run(1)
 
     def messages(self, name: str) -> list[StoredMessage]:

@@ -19,6 +19,7 @@ from server.jetstream.origins import (
 from tests.unit.jetstream.engine_world import EngineWorld
 
 STREAM_NOT_FOUND = 10059
+SECOND = 1_000_000_000
 
 
 def origin_of(message: Any) -> tuple[str, int]:
@@ -159,6 +160,81 @@ def test_a_source_that_is_removed_and_added_again_goes_on_where_it_was() -> None
     world.update("T", sources=both)
     world.run()
     assert sorted(origin_of(m)[1] for m in world.messages("T")) == [3, 4]
+
+
+@pytest.mark.feature("7.004", "7.013")
+def test_what_a_queue_hands_over_goes_only_when_the_copy_took_it() -> None:
+    world = EngineWorld()
+    world.create("Q", subjects=["q.>"], retention="workqueue")
+    world.create("T", sources=[{"name": "Q"}], discard="new", max_msgs=3)
+    for _ in range(5):
+        world.publish("q.a")
+    world.pass_time(3)
+    assert [origin_of(m)[1] for m in world.messages("T")] == [1, 2, 3]
+    assert [m.seq for m in world.messages("Q")] == [4, 5]
+    world.update("T", sources=[{"name": "Q"}], discard="new", max_msgs=-1)
+    world.pass_time(3)
+    assert [origin_of(m)[1] for m in world.messages("T")] == [1, 2, 3, 4, 5]
+    assert world.messages("Q") == []
+
+
+@pytest.mark.feature("7.004", "7.018")
+def test_a_queue_whose_consumer_is_deleted_is_asked_again() -> None:
+    world = EngineWorld()
+    world.create("Q", subjects=["q.>"], retention="workqueue")
+    world.create("T", sources=[{"name": "Q"}])
+    world.publish("q.a")
+    world.pass_time(2)
+    name = next(iter(world.stream("Q").consumers))
+    world.ask(f"CONSUMER.DELETE.Q.{name}")
+    world.publish("q.a")
+    world.pass_time(3)
+    assert [origin_of(m)[1] for m in world.messages("T")] == [1, 2]
+    assert list(world.stream("Q").consumers) == [name]
+    assert world.messages("Q") == []
+
+
+@pytest.mark.feature("7.006", "2.041")
+def test_a_consumer_that_is_to_be_given_and_is_not_there_is_waited_for() -> None:
+    world = EngineWorld()
+    world.create("Q", subjects=["q.>"], retention="workqueue")
+    given = {"name": "C", "deliver_subject": "deliver.C"}
+    world.create("T", sources=[{"name": "Q", "consumer": given}])
+    world.publish("q.a")
+    world.run()
+    assert world.info("T")["sources"][0]["error"]["err_code"] == 10014
+    config = {
+        "durable_name": "C",
+        "deliver_subject": "deliver.C",
+        "ack_policy": "flow_control",
+        "flow_control": True,
+        "idle_heartbeat": SECOND,
+    }
+    world.ask("CONSUMER.CREATE.Q.C", {"stream_name": "Q", "config": config})
+    world.pass_time(3)
+    assert [origin_of(m)[1] for m in world.messages("T")] == [1]
+    assert "error" not in world.info("T")["sources"][0]
+    world.ask("STREAM.DELETE.T")
+    assert list(world.stream("Q").consumers) == ["C"], "it was not ours to delete"
+
+
+@pytest.mark.feature("7.004")
+def test_an_origin_that_begins_to_wait_for_consumers_keeps_what_is_not_copied() -> None:
+    world = EngineWorld()
+    world.create("O", subjects=["o.>"])
+    world.create("T", sources=[{"name": "O"}], discard="new", max_msgs=2)
+    for _ in range(4):
+        world.publish("o.a")
+    world.run()
+    world.update("O", subjects=["o.>"], retention="interest")
+    world.pass_time(3)
+    assert len(world.stream("O").consumers) == 1
+    world.publish("o.a")
+    world.update("T", sources=[{"name": "O"}])
+    world.pass_time(3)
+    brought = [origin_of(m)[1] for m in world.messages("T")]
+    assert brought[:2] == [1, 2]
+    assert brought[-1] == 5
 
 
 def test_more_than_a_slice_and_more_than_may_wait_come_over_whole() -> None:
