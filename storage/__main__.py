@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from storage._blockhome import BlockHome
-from storage._directory import DataDirectory, read_identity
+from storage._directory import DataDirectory
 from storage._replay import Replay
 from storage.fs import NotUsable, take_lock
+from storage.identity import read_identity
 from storage.keys import DirectoryKeys, KeyProblem, ServerKeys
 from storage.meta import decode_meta, unlock
 

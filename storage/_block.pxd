@@ -17,6 +17,7 @@ cdef enum:
     BLOCK_UNREADABLE = 32   # the file is missing or not ours; reported once
     BLOCK_ENCRYPTED = 256   # holds no record in the clear
     BLOCK_GONE = 128        # in memory only: removed, its jobs may still be under way
+    BLOCK_SWAPPING = 512    # in memory only: a framed file is about to replace this one
     BLOCK_REWRITING = 64    # in memory only: a compaction is under way
 
 
@@ -69,6 +70,10 @@ cdef struct Block:
     const char* data
     size_t data_size
     uint64_t used_at
+    uint32_t frames         # of a framed block
+    uint32_t* frame_table   # position and start of each frame; owned when index_owned, else in the map
+    uint32_t layout         # in memory only: how often its records moved
+    uint32_t erases         # in memory only: erases under way
 
 
 cdef struct Extent:
@@ -87,6 +92,8 @@ cdef enum:
     JOB_CHECKPOINT = 4
     JOB_ERASE = 5
     JOB_COMPACT = 6
+    JOB_FRAME = 7           # a rewritten file to put in place
+    JOB_SPLICE = 8          # one frame of it
 
 
 # Work of the block thread. `owner` is a BlockHome or NULL, and referenced.

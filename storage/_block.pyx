@@ -141,7 +141,7 @@ cdef void store_row(char* out, const Block* block) noexcept nogil:
     store32(out + 52, block.messages)
     store32(out + 56, block.dead)
     store32(out + 60, block.generation)
-    store32(out + 64, block.flags & ~<uint32_t>(BLOCK_HAS_DEAD | BLOCK_REWRITING) | (
+    store32(out + 64, block.flags & ~<uint32_t>(BLOCK_HAS_DEAD | BLOCK_REWRITING | BLOCK_SWAPPING) | (
         BLOCK_HAS_DEAD if block.dead_bits != NULL and block.dead else 0))
     store32(out + 68, block.skips)
     store64(out + 72, block.counted)
@@ -230,6 +230,9 @@ cdef int load_trailer(const char* data, size_t size, uint64_t group, uint64_t sa
     out.counted = load64(at + 80)
     out.number = load64(at + 96)
     out.generation = load32(at + 104)
+    out.frames = load32(at + 108)
+    if out.frames > (size - TRAILER_SIZE - index_start[0]) >> 3:
+        return 0
     return 1
 
 
@@ -244,6 +247,7 @@ cdef void free_block(Block* block) noexcept:
     if block.index_owned:
         free(block.offsets)
         free(block.deltas)
+        free(block.frame_table)
     free(block.dead_bits)
     Py_XDECREF(block.map)
     free(block)

@@ -2,12 +2,13 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from storage._block cimport Block, BlockJob, Extent
-from storage._blocktable cimport BlockTable, Workshop
+from storage._framing cimport FramingTable
+from storage._workshop cimport Workshop
 from storage._commitlog cimport LogGroup
 from storage._record cimport Record, RecordIndexer
 
 
-cdef class BlockHome(BlockTable):
+cdef class BlockHome(FramingTable):
     cdef readonly uint64_t durable_seq  # last sequence of the newest durable batch
     cdef readonly uint64_t checkpoint_index
     cdef public object snapshot_source  # () -> bytes | None: the logic's snapshot for a checkpoint
@@ -19,15 +20,12 @@ cdef class BlockHome(BlockTable):
     cdef size_t forget_count
     cdef size_t forget_room
     cdef bint floor_dirty
-    cdef bint touched
     cdef set gone                       # sequences that the replay saw deleted
     cdef bint torn                      # a frame of this group is missing from the log's torn end
     cdef bint gap                       # a frame is missing; what it held may be lost
     cdef public RecordIndexer indexer
-    cdef public bint checkpoint_wanted
     cdef public bint checkpoint_running
 
-    cdef int touch(self) except -1
     cdef Block* open_block(self, uint64_t first_seq, uint64_t size) except NULL
     cdef int seal_active(self) except -1
     cdef int place(self, const Record* record, uint32_t size, const char* encoded, uint64_t checksum) except -1
@@ -35,11 +33,10 @@ cdef class BlockHome(BlockTable):
     cdef int mark_dead(self, Block* block, uint32_t slot) except -1
     cdef int shorten(self, Block* block, uint32_t slot, uint64_t seq) except -1
     cdef int compact(self, uint64_t number) except -1
+    cdef int cut_again(self, Block* block) except -1
     cdef int take_rewritten(self, BlockJob* job) except -1
     cdef int remove_block(self, size_t index) except -1
     cdef int erase(self, uint64_t seq) except -1
-    cdef int queue_erase(self, Block* block, uint32_t slot, uint64_t seed) except -1
-    cdef int queue_erased(self, Block* block, uint64_t seq, uint64_t offset, bytes content) except -1
     cdef int flush_forgets(self) except -1
     cdef int close_batch(self) except -1
     cdef size_t copy_extents(self, uint64_t ticket, Extent* out) except? 0

@@ -14,8 +14,9 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memmove, memset, strcmp, strdup
 
 from storage._block cimport (
-    BLOCK_CUT, BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE,
-    JOB_CHECKPOINT, JOB_COMPACT, JOB_ERASE, JOB_REMOVE, JOB_SEAL, add_slot, close_block_file, find_slot, free_block,
+    BLOCK_CUT, BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SPARSE,
+    BLOCK_SWAPPING, BLOCK_UNREADABLE, JOB_CHECKPOINT, JOB_COMPACT, JOB_ERASE, JOB_FRAME, JOB_REMOVE, JOB_SEAL,
+    JOB_SPLICE, add_slot, close_block_file, find_slot, free_block,
     free_block_file, new_block_file, run_erase, run_remove, slot_at_or_after, write_through)
 from storage._blocktable cimport dead_bytes, is_dead, new_job
 from storage._cipher cimport CIPHER_ROOM, encrypt_record
@@ -23,6 +24,7 @@ from storage._codec cimport (
     KIND_MESSAGE, RECORD_HEAD, RECORD_SIZE_MAX, encode_record, encoded_size, erase_record, file_counted_size, load32, load64,
     store64, view_record)
 from storage._commitlog cimport FRAME_CUT, FRAME_DROP, FRAME_ERASE, FRAME_FORGET, FRAME_RECORDS
+from storage._frames cimport FrameMemory
 from storage._seal cimport run_compact, run_end, run_seal
 
 cdef enum:
@@ -30,7 +32,7 @@ cdef enum:
     FORGETS_PER_FRAME = 4096
 
 
-cdef class BlockHome(BlockTable):
+cdef class BlockHome(FramingTable):
     """See the module. Made by DataDirectory."""
 
     def __cinit__(self, Workshop shop, str path, uint64_t group, uint64_t salt):
@@ -42,13 +44,6 @@ cdef class BlockHome(BlockTable):
         free(self.forgets)
 
     # -- writing -----------------------------------------------------------------------------------
-
-    cdef int touch(self) except -1:
-        """Join the open batch."""
-        if not self.touched:
-            self.touched = True
-            self.shop.touched.append(self)
-        return 0
 
     cdef Block* open_block(self, uint64_t first_seq, uint64_t size) except NULL:
         """A new active block with room for a record of `size`. Its file comes with the first write."""
@@ -338,32 +333,6 @@ cdef class BlockHome(BlockTable):
         self.touch()
         return 1
 
-    cdef int queue_erase(self, Block* block, uint32_t slot, uint64_t seed) except -1:
-        """Random bytes over the record, behind the open batch's writes."""
-        cdef const char* at = self.locate(block, slot)
-        cdef uint32_t size = load32(at)
-        cdef bytes content = PyBytes_FromStringAndSize(at, size)
-        erase_record(PyBytes_AS_STRING(content), seed, self.salt)
-        return self.queue_erased(block, load64(at + 8), block.offsets[slot], content)
-
-    cdef int queue_erased(self, Block* block, uint64_t seq, uint64_t offset, bytes content) except -1:
-        cdef BlockJob* job = new_job(JOB_ERASE, self)
-        cdef BlockJob* before = NULL
-        job.job.run = run_erase
-        Py_INCREF(content)
-        job.keep = <PyObject*>content
-        job.data = PyBytes_AS_STRING(content)
-        job.size = len(content)
-        job.at = offset
-        job.seq = seq
-        job.path = strdup(os.fsencode(self.block_path(block.number)))
-        if self.shop.after_count:
-            before = self.shop.after[self.shop.after_count - 1]
-            before.count = before.kind == JOB_ERASE and strcmp(before.path, job.path) == 0
-        if self.shop.log is not None:
-            self.shop.erases += 1
-        return self.shop.queue_after(job)
-
     cdef int apply_drop(self, uint64_t seq) except -1:
         cdef size_t gone = 0
         if seq <= self.floor:
@@ -449,19 +418,22 @@ cdef class BlockHome(BlockTable):
 
     cdef int compact(self, uint64_t number) except -1:
         """Have the block thread rewrite a sealed, mostly dead block; 0: not now."""
-        cdef size_t index
-        cdef Block* block = NULL
+        cdef Block* block = self.block_numbered(number)
         cdef BlockJob* job
-        for index in range(self.block_count):
-            if self.blocks[index].number == number:
-                block = self.blocks[index]
         if block == NULL or block.flags & (BLOCK_CUT | BLOCK_UNREADABLE | BLOCK_REWRITING):
             return 0
-        if not block.flags & BLOCK_SEALED or block.file != NULL or self.need_index(block) == 0:
+        if number >= self.sealed_below:
+            # A replay that has the block as unsealed would look for its records at their old places.
+            self.shop.candidates.append((self, number))
+            self.checkpoint_wanted = True
+            return self.touch()
+        if self.codec or block.flags & BLOCK_FRAMED:
+            self.shop.to_frame.append((self, number))
             return 0
-        if block.index_owned:
-            return 0            # its footer does not hold; leave the evidence
+        if self.rewritable(block) == 0 or self.need_index(block) == 0 or block.index_owned:
+            return 0            # where its footer does not hold: leave the evidence
         block.flags |= BLOCK_REWRITING
+        self.rewrites += 1
         job = new_job(JOB_COMPACT, self)
         job.job.run = run_compact
         job.block = block
@@ -485,8 +457,8 @@ cdef class BlockHome(BlockTable):
         cdef bytes before = (<tuple>job.keep)[1]
         cdef const char* start = before
         cdef uint32_t slot
-        block.flags &= ~<uint32_t>BLOCK_REWRITING
-        if job.ticket == 0:
+        self.end_rewrite(block)
+        if job.ticket == 0 or block.flags & BLOCK_GONE or self.need_index(block) == 0:
             return 0
         died = []
         for slot in range(block.slots):
@@ -495,11 +467,27 @@ cdef class BlockHome(BlockTable):
         self.let_go_map(block)
         self.adopt_footer(block, &job.seal)
         block.last_checksum = job.seal.last_checksum
-        block.flags |= BLOCK_SEALED | BLOCK_SPARSE
+        block.flags |= BLOCK_SEALED
+        if block.flags & BLOCK_CUT:
+            self.cut_again(block)
         for seq in died:
             self.apply_forget(seq)
+            if block.flags & BLOCK_GONE:
+                return 0
         if block.messages == 0 and block.skips == 0 and not block.flags & BLOCK_GONE:
             self.remove_block(self.block_index_from(block.first_seq))
+        return 0
+
+    cdef int cut_again(self, Block* block) except -1:
+        """The block was cut while its new file was made, which still has more."""
+        cdef uint64_t last_checksum = self.last_checksum
+        cdef bint is_last = self.block_count > 0 and self.blocks[self.block_count - 1] == block
+        block.flags &= ~<uint32_t>BLOCK_CUT
+        if self.need_index(block):
+            self.shorten(block, <uint32_t>slot_at_or_after(block, block.last_seq + 1), block.last_seq)
+        block.flags |= BLOCK_CUT
+        if not is_last:
+            self.last_checksum = last_checksum
         return 0
 
     cdef int remove_block(self, size_t index) except -1:
@@ -532,7 +520,9 @@ cdef class BlockHome(BlockTable):
                 block.index_owned = False
                 block.file = NULL
                 free_block_file(job.file)
-                if block.dead > block.messages // 2:
+                if self.wants_frames(block):
+                    self.wait_for_checkpoint(block.number)
+                elif block.dead > block.messages // 2:
                     self.shop.candidates.append((self, block.number))
         elif job.kind == JOB_REMOVE:
             self.let_go_map(block)
@@ -541,13 +531,21 @@ cdef class BlockHome(BlockTable):
                 close_block_file(job.file, &self.shop.files.calls)
             free_block_file(job.file)
             free_block(block)
-        elif job.kind == JOB_COMPACT:
-            if not block.flags & BLOCK_GONE:
-                self.take_rewritten(job)
+        elif job.kind == JOB_COMPACT or job.kind == JOB_FRAME:
+            self.take_rewritten(job)
+        elif job.kind == JOB_ERASE and block != NULL:
+            block.erases -= 1
+        elif job.kind == JOB_SPLICE:
+            block.erases -= 1
+            (<FrameMemory>(<tuple>job.keep)[1]).unwritten -= 1
+            self.let_go_map(block)
         elif job.kind == JOB_CHECKPOINT:
             self.checkpoint_running = False
             if job.job.result == 0:
                 self.checkpoint_index = job.index
+                self.sealed_below = max(self.sealed_below, job.at)
+                if self.unframed:
+                    self.frame_sealed()
                 self.log_group.contained_up_to(job.index, job.segment)
         Py_XDECREF(job.keep)
         free(job.path)

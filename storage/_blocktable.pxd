@@ -2,39 +2,14 @@
 from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from storage._block cimport Block, BlockJob, Extent, OpenFiles
+from storage._block cimport Block, BlockJob, Extent
 from storage._cipher cimport StreamKey
-from storage._commitlog cimport Chunk, CommitLog
-from storage._fs cimport Files
-from storage._record cimport Record, RecordHome
-from storage._views cimport ViewArena
+from storage._frames cimport FrameMemory
+from storage._record cimport Record, RecordVisit
+from storage._workshop cimport JobOwner, Workshop
 
 
-# What the homes of one data directory share: the log, and the batch that is being built.
-cdef class Workshop:
-    cdef Files files
-    cdef CommitLog log          # None while replaying
-    cdef OpenFiles open_files
-    cdef readonly list touched  # homes with work in the open batch
-    cdef BlockJob** after       # jobs to queue behind the open batch's writes
-    cdef size_t after_count
-    cdef size_t after_room
-    cdef size_t erases          # of the jobs in `after`
-    cdef bint removes           # one of them removes a file
-    cdef list scrubs            # records whose log copy goes once the open batch is durable
-    cdef readonly uint32_t block_size_min
-    cdef readonly uint32_t block_size_max
-    cdef uint64_t tick
-    cdef object candidates      # (home, block number) that became mostly dead
-    cdef object in_flight       # lists of chunks, a list for each batch not applied yet
-    cdef ViewArena views        # what reads had to make, until `end_views`
-    cdef Chunk chunk_of(self, const char* at)
-    cdef readonly size_t maps_open
-    cdef int queue_after(self, BlockJob* job) except -1
-
-
-cdef class BlockTable(RecordHome):
-    cdef readonly str path
+cdef class BlockTable(JobOwner):
     cdef readonly uint64_t group
     cdef readonly uint64_t salt
     cdef readonly StreamKey key         # None: what is written is not encrypted
@@ -62,11 +37,14 @@ cdef class BlockTable(RecordHome):
     cdef int scan_block(self, Block* block) except -1
     cdef uint32_t torn_size(self, const char* at, uint64_t room, Record* out) except? 0
     cdef const char* locate(self, Block* block, uint32_t slot) except? NULL
+    cdef int scan_frames(self, Block* block, Block* fresh, uint32_t* hole, uint64_t* hole_seq) except -1
+    cdef uint64_t index_frame(self, Block* block, Block* fresh, FrameMemory frame, uint64_t next_seq) except? 0
+    cdef FrameMemory frame_at(self, Block* block, uint32_t offset)
+    cdef int visit_blocks(self, uint64_t first, RecordVisit step, void* context) except -1
     cdef int show(self, const char* at, Record* out) except -1
     cdef int adopt_footer(self, Block* block, const Block* footer) except -1
     cdef int note_lost(self, uint64_t first, uint64_t last, str what) except -1
     cdef int note_unreadable(self, Block* block) except -1
-    cdef int job_done(self, BlockJob* job) except -1
 
 
 cdef BlockJob* new_job(int kind, BlockTable owner) except NULL

@@ -4,10 +4,9 @@
 Contract: DESIGN.md, "The seam". Reads are served from the commit log's chunk while a record is on
 its way to the block (`pending` extents), afterwards from a map of the file. A sealed block has no
 index in memory: it is in the footer, read through the map. Nothing is served before its checksum
-was seen to hold. `Workshop` is what the tables of one directory share.
+was seen to hold.
 """
 import os
-from collections import deque
 
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport int64_t, uint32_t, uint64_t
@@ -15,70 +14,15 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memmove, memset
 
 from storage._block cimport (
-    BLOCK_CUT, BLOCK_FRAMED, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, add_slot, check_head, close_block_file,
-    find_slot, free_block, free_block_file, load_trailer, slot_at_or_after)
+    BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, TRAILER_SIZE,
+    add_slot, check_head, close_block_file, find_slot, free_block, free_block_file, load_trailer, slot_at_or_after)
 from storage._codec cimport (
-    KIND_ERASED, KIND_MESSAGE, RECORD_FIXED, check_record, file_counted_size, load32, load64, view_record)
-from storage._commitlog cimport Chunk
+    KIND_ERASED, KIND_MESSAGE, RECORD_FIXED, check_record, file_counted_size, load16, load32, load64, view_record)
 from storage._cipher cimport decrypt_record
+from storage._frames cimport BLOCK_FRAME_HEAD, FrameCache, check_frame_at, frame_of, load_frame
 from storage._fs cimport FileMap, map_file
 from storage._record cimport RecordVisit
 from storage._views cimport Memory
-
-
-cdef class Workshop:
-    """Shared by the homes of one directory; DataDirectory owns it."""
-
-    def __cinit__(self, Files files, uint32_t block_size_min, uint32_t block_size_max, int files_open_max):
-        self.files = files
-        self.touched = []
-        self.scrubs = []
-        self.in_flight = deque()
-        self.candidates = deque()
-        self.views = ViewArena()
-        self.block_size_min = block_size_min
-        self.block_size_max = block_size_max
-        self.open_files.count_max = files_open_max
-
-    def close_files(self) -> None:
-        """When the block thread has ended."""
-        while self.open_files.newest != NULL:
-            close_block_file(self.open_files.newest, &self.files.calls)
-
-    def __dealloc__(self):
-        cdef size_t index
-        for index in range(self.after_count):
-            free(self.after[index])
-        free(self.after)
-
-    cdef Chunk chunk_of(self, const char* at):
-        """The chunk that `at` points into; None: none that is still under way."""
-        cdef Chunk chunk
-        for chunks in (*self.in_flight, [self.log.chunk]):
-            for chunk in chunks:
-                if chunk is not None and chunk.data <= at < chunk.data + chunk.used:
-                    return chunk
-        return None
-
-    cdef int queue_after(self, BlockJob* job) except -1:
-        """Keep `job` until the open batch is handed over; while replaying it runs at once."""
-        cdef BlockTable home
-        cdef int result
-        if self.log is None:
-            result = job.job.run(&job.job, &self.files.calls)
-            home = <BlockTable>job.owner
-            home.job_done(job)
-            if result < 0:
-                raise OSError(-result, os.strerror(-result), home.path)
-            return 0
-        if self.after_count == self.after_room:
-            self.after_room = self.after_room * 2 or 16
-            self.after = <BlockJob**>realloc(self.after, self.after_room * sizeof(BlockJob*))
-            if self.after == NULL:
-                raise MemoryError
-        self.after[self.after_count] = job
-        self.after_count += 1
-        return 0
 
 
 cdef BlockJob* new_job(int kind, BlockTable owner) except NULL:
@@ -131,7 +75,7 @@ cdef void fill_hole(Block* fresh, uint32_t hole, uint32_t count, uint32_t delta)
     fresh.slots += count
 
 
-cdef class BlockTable(RecordHome):
+cdef class BlockTable(JobOwner):
     """The part of a BlockHome that finds and reads."""
 
     def __cinit__(self, Workshop shop, str path, uint64_t group, uint64_t salt):
@@ -157,9 +101,6 @@ cdef class BlockTable(RecordHome):
         for index in range(self.block_count):
             if self.blocks[index].file != NULL:
                 close_block_file(self.blocks[index].file, &self.shop.files.calls)
-
-    cdef int job_done(self, BlockJob* job) except -1:
-        raise NotImplementedError
 
     def block_path(self, number: int) -> str:
         return f"{self.path}/{number:016x}.blk"
@@ -227,7 +168,7 @@ cdef class BlockTable(RecordHome):
         block.data_size = 0
         self.shop.maps_open -= 1
         if not block.index_owned:
-            block.offsets = block.deltas = NULL
+            block.offsets = block.deltas = block.frame_table = NULL
 
     cdef int need_index(self, Block* block) except -1:
         """Have the sequence index: from the footer, else by reading the records. 0: unreadable."""
@@ -253,6 +194,8 @@ cdef class BlockTable(RecordHome):
         block.offsets = <uint32_t*>(block.data + index_start)
         if footer.flags & BLOCK_SPARSE:
             block.deltas = block.offsets + footer.slots
+        block.frames = footer.frames
+        block.frame_table = <uint32_t*>(block.data + block.data_size - TRAILER_SIZE - <size_t>footer.frames * 8)
         return 1
 
     cdef int scan_block(self, Block* block) except -1:
@@ -270,6 +213,11 @@ cdef class BlockTable(RecordHome):
         cdef uint64_t next_seq = block.first_seq
         cdef bint bad = False
         begin_scan(block, &fresh)
+        if load16(block.data + 10) & 1:
+            block.flags |= BLOCK_FRAMED
+            self.scan_frames(block, &fresh, &hole, &hole_seq)
+            next_seq = block.last_seq + 1
+            at = end = block.data_end
         while at < end:
             size = check_record(block.data + at, end - at, self.salt)
             if size:
@@ -296,6 +244,7 @@ cdef class BlockTable(RecordHome):
         block.slots = max(fresh.slots, block.slots) if fresh.deltas == NULL else fresh.slots
         block.slot_room = fresh.slot_room
         block.flags = block.flags & ~<uint32_t>BLOCK_SPARSE | (fresh.flags & BLOCK_SPARSE)
+        block.frames, block.frame_table = fresh.frames, fresh.frame_table
         block.index_owned = True
         return block.offsets != NULL
 
@@ -309,17 +258,73 @@ cdef class BlockTable(RecordHome):
         out.skip_count = 0
         return size if out.seq in self.erased else 0
 
+    cdef int scan_frames(self, Block* block, Block* fresh, uint32_t* hole, uint64_t* hole_seq) except -1:
+        """As `scan_block`, over the frames that hold of a framed file; they are found by their checksums."""
+        cdef uint64_t position = BLOCK_HEAD
+        cdef uint64_t next_seq = block.first_seq
+        cdef uint32_t next_start = BLOCK_HEAD
+        cdef FrameMemory frame
+        cdef uint32_t length
+        rows = []
+        while position + BLOCK_FRAME_HEAD <= block.data_size:
+            length = check_frame_at(block.data, block.data_size, position, self.salt)
+            frame = None
+            if length:
+                frame = load_frame(<object>block.map, block.data, block.data_size, position, self.group,
+                                   block.number, self.salt, self.key)
+            if frame is None or frame.start < next_start:
+                position += 8
+                continue
+            if frame.start > next_start:
+                self.note_lost(next_seq, load64(frame.data + 8) - 1,
+                               f"{self.block_path(block.number)}: frames do not hold")
+                hole[0], hole_seq[0] = fresh.slots, next_seq
+            next_seq = self.index_frame(block, fresh, frame, next_seq)
+            next_start = frame.end
+            rows.append((position, frame.start))
+            position += (length + 7) & ~<uint64_t>7
+        if next_start < block.data_end and block.data_end != 0xFFFFFFFF and next_seq <= block.last_seq:
+            self.note_lost(next_seq, block.last_seq, f"{self.block_path(block.number)}: frames do not hold")
+        fresh.frames = <uint32_t>len(rows)
+        fresh.frame_table = <uint32_t*>calloc(2 * len(rows) + 1, 4)
+        if fresh.frame_table == NULL:
+            raise MemoryError
+        for number, (where, start) in enumerate(rows):
+            fresh.frame_table[2 * <size_t>number], fresh.frame_table[2 * <size_t>number + 1] = where, start
+        return 0
+
+    cdef uint64_t index_frame(self, Block* block, Block* fresh, FrameMemory frame, uint64_t next_seq) except? 0:
+        """Add the frame's records up to where the block ends; the sequence behind the last one."""
+        cdef Record record
+        cdef uint32_t at = 0
+        cdef uint32_t size
+        while at < frame.capacity and frame.start + at < block.data_end:
+            size = check_record(frame.data + at, frame.capacity - at, self.salt)
+            if size == 0:
+                break
+            view_record(frame.data + at, &record)
+            if record.seq > block.last_seq:
+                break
+            add_slot(fresh, record.seq, frame.start + at)
+            next_seq = record.seq + max(record.skip_count, <uint64_t>1)
+            at += size
+        return next_seq
+
     cdef int adopt_footer(self, Block* block, const Block* footer) except -1:
-        """The file was rewritten after the checkpoint: what was dead then is not in it any more."""
+        """The file was rewritten after the checkpoint: what was dead then may not be in it any more."""
+        cdef bint same_slots = footer.slots == block.slots
+        block.data_end = block.written = footer.data_end
+        block.generation = footer.generation
+        block.flags = footer.flags | (block.flags & (BLOCK_CUT | BLOCK_GONE))
+        block.layout += 1
+        if same_slots:
+            return 0                # nothing was left out, and what is dead is so still
         if self.replaying:
             self.index_stale = True
         block.slots = footer.slots
         block.messages = footer.messages
         block.skips = footer.skips
-        block.data_end = block.written = footer.data_end
-        block.generation = footer.generation
         block.counted = footer.counted
-        block.flags = footer.flags | (block.flags & BLOCK_CUT)
         free(block.dead_bits)
         block.dead_bits = NULL
         block.dead_room = 0
@@ -342,7 +347,8 @@ cdef class BlockTable(RecordHome):
         cdef const char* at
         cdef size_t index
         cdef Extent* extent
-        cdef uint64_t seq
+        cdef uint64_t seq, room = 0
+        cdef FrameMemory frame
         if offset >= block.written:
             for index in range(self.pending_head, self.pending_count):
                 extent = &self.pending[index]
@@ -351,19 +357,45 @@ cdef class BlockTable(RecordHome):
             return NULL
         if self.need_map(block) == 0:
             return NULL
-        if offset >= block.data_size and block.index_owned:
+        if offset >= block.data_size and block.index_owned and not block.flags & BLOCK_FRAMED:
             self.let_go_map(block)      # mapped before the file grew
             if self.need_map(block) == 0:
                 return NULL
-        at = block.data + offset
         seq = block.first_seq + (block.deltas[slot] if block.deltas != NULL else slot)
-        if offset < block.data_size and check_record(at, block.data_size - offset, self.salt) and (
-                load64(at + 8) == seq):
+        at = NULL
+        if block.flags & BLOCK_FRAMED:
+            frame = self.frame_at(block, offset)
+            if frame is not None:
+                at, room = frame.data + (offset - frame.start), frame.end - offset
+        elif offset < block.data_size:
+            at, room = block.data + offset, block.data_size - offset
+        if at != NULL and check_record(at, room, self.salt) and load64(at + 8) == seq:
             return at
         if self.erased is not None and seq in self.erased:
             return NULL         # the power went while it was erased
         self.note_lost(seq, seq, f"{self.block_path(block.number)}: record of {seq} does not hold")
         return NULL
+
+    cdef FrameMemory frame_at(self, Block* block, uint32_t offset):
+        """The uncompressed frame that holds `offset` of the unframed block; None: it does not hold."""
+        cdef FrameCache cache = self.shop.frame_cache
+        cdef FrameMemory frame = cache.hot_frame(self.group, block, offset)
+        cdef int row
+        if frame is not None:
+            return frame
+        row = frame_of(block, offset)
+        if row < 0:
+            return None
+        frame = cache.find(self.group, block, block.frame_table[2 * row + 1])
+        if frame is not None:
+            return frame if offset < frame.end else None
+        frame = load_frame(<object>block.map, block.data, block.data_size, block.frame_table[2 * row],
+                           self.group, block.number, self.salt, self.key)
+        if frame is None or frame.start != block.frame_table[2 * row + 1]:
+            return None
+        frame.layout = block.layout
+        cache.keep(frame)
+        return frame if offset < frame.end else None
 
     cdef int show(self, const char* at, Record* out) except -1:
         """View the checked record at `at`, decrypted. 0: its key is not the stream's.
@@ -425,6 +457,13 @@ cdef class BlockTable(RecordHome):
         return 0
 
     cdef int visit(self, uint64_t first, RecordVisit step, void* context) except -1:
+        self.shop.frame_cache.visiting += 1
+        try:
+            return self.visit_blocks(first, step, context)
+        finally:
+            self.shop.frame_cache.visiting -= 1
+
+    cdef int visit_blocks(self, uint64_t first, RecordVisit step, void* context) except -1:
         cdef size_t index
         cdef Block* block
         cdef Record record
@@ -490,7 +529,10 @@ cdef class BlockTable(RecordHome):
         for index in range(self.pending_head, self.pending_count):
             if self.pending[index].data <= view.subject < self.pending[index].data + self.pending[index].size:
                 return self.shop.chunk_of(view.subject)
-        holder = self.shop.views.holder_of(view.subject)
+        if block != NULL and block.flags & BLOCK_FRAMED:
+            holder = self.shop.frame_cache.holder_of(view.subject)
+        else:
+            holder = self.shop.views.holder_of(view.subject)
         if holder is not None:
             return holder
         raise ValueError(f"the view of sequence {view.seq} has ended")

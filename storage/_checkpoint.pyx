@@ -19,6 +19,7 @@ cdef BlockJob* checkpoint_job(BlockHome home, uint64_t segment, bint clean) exce
     job.job.run = run_checkpoint
     job.index = home.log_group.index
     job.segment = segment
+    job.at = home.active.number if home.active != NULL else home.next_number
     if home.active != NULL:
         job.file = home.active.file
     Py_INCREF(state)

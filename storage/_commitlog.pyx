@@ -131,8 +131,9 @@ cdef int prepare_segment(Job* job, const FileCalls* calls) noexcept nogil:
     cdef Segment* segment = (<LogJob*>job).segment
     cdef int result = 0
     if segment.old_path != NULL:
+        # Under its old name a file with the new header would look like a damaged one.
         result = calls.rename(calls.context, segment.old_path, segment.path)
-        if result == 0:     # first: a new header never stands under the old name
+        if result == 0:
             result = calls.sync_directory(calls.context, segment.directory)
     if result < 0:
         return result

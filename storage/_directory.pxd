@@ -2,7 +2,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from storage._blockhome cimport BlockHome
-from storage._blocktable cimport Workshop
+from storage._workshop cimport Workshop
 from storage._commitlog cimport CommitLog
 from storage._disk cimport DiskThread
 from storage._fs cimport Files
@@ -16,6 +16,9 @@ cdef class DataDirectory:
     cdef dict wrapped                   # group -> the key of an encrypted stream, as it is wrapped in its meta
     cdef readonly object keys           # DirectoryKeys; None: nothing is encrypted
     cdef object label_of
+    cdef object codec_of
+    cdef object pool                    # RewritePool; None: rewriting is done inside `reap`
+    cdef uint64_t frames_used           # as of the last `maintain`
     cdef bint scrub_log                 # a stream was turned into an encrypted one: old segments go
     cdef readonly list damage           # sentences: what recovery found in the log and the layout
     cdef readonly uint64_t written_ticket   # batches up to this one are durable (or written, when lazy)
@@ -46,6 +49,7 @@ cdef class DataDirectory:
     cdef int fail(self, object error) except -1
     cdef int erase_done(self, uint64_t ticket) except -1
     cdef int queue_block_work(self, object batch) except -1
+    cdef int pump_rewrites(self) except -1
     cdef int reap_blocks(self) except -1
     cdef int replay(self, Replay found) except -1
     cdef int want_checkpoints(self) except -1

@@ -15,6 +15,7 @@ Contract:
 import os
 import shutil
 from collections import deque
+from functools import partial
 from pathlib import Path
 
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -23,20 +24,20 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
-from storage.fs import NotUsable, begin_file, sync_directory, sync_file, take_lock, write_file
+from storage.fs import begin_file, sync_directory, sync_file, take_lock, write_file
+from storage.identity import PLAIN_VERSION, raise_version, read_identity, write_identity
 from storage.keys import DirectoryKeys
-from storage.meta import decode_meta, encrypted_meta, plain_meta, unlock
+from storage.meta import decode_meta, encrypted_meta, name_in, no_codec, plain_meta, unlock
 
-from storage._block cimport JOB_APPLY, JOB_ERASE, BlockJob, Extent, run_apply
+from storage._frames import CODECS
+from storage.pool import RewritePool
+
+from storage._block cimport JOB_APPLY, JOB_ERASE, JOB_SPLICE, BlockJob, Extent, run_apply
 from storage._checkpoint cimport checkpoint_job
 from storage._codec cimport load64, xxh64
 from storage._disk cimport Job
 from storage._recovery cimport end_replay, load_state, rebuild, replay_frame
 from storage._replay cimport Replay
-
-FORMAT_VERSION = 2
-PLAIN_VERSION = 1
-
 
 class StoreDown(OSError):
     """The disk failed earlier; nothing can be written until a restart."""
@@ -59,34 +60,6 @@ cdef class Batch:
         free(self.checkpoints)
 
 
-def checksum_of(content: bytes, seed: int = 0) -> bytes:
-    return xxh64(content, len(content), seed).to_bytes(8, "little")
-
-
-def read_identity(path: Path) -> tuple[bytes, int]:
-    """`(identity, salt)` from the `directory` file; NotUsable when it is not ours."""
-    content = (path / "directory").read_bytes()
-    if content[:8] != b"MARTDIR1" or len(content) != 64 or checksum_of(content[:56]) != content[56:]:
-        raise NotUsable(f"{path}/directory does not hold: not a Martlet data directory, or damaged")
-    version = int.from_bytes(content[8:10], "little")
-    if version > FORMAT_VERSION:
-        raise NotUsable(f"{path} has format version {version}; this Martlet knows up to {FORMAT_VERSION}")
-    return content[16:32], int.from_bytes(content[32:40], "little")
-
-
-def write_identity(path: Path, identity: bytes, salt: int, version: int) -> None:
-    content = b"MARTDIR1" + version.to_bytes(8, "little") + identity + salt.to_bytes(8, "little") + bytes(16)
-    write_file(path / "directory", content + checksum_of(content))
-
-
-def version_of(path: Path) -> int:
-    return int.from_bytes((path / "directory").read_bytes()[8:10], "little")
-
-
-def name_in(settings: dict) -> str:
-    return str(settings.get("name", ""))
-
-
 cdef class DataDirectory:
     """See the module. `open` it by constructing it; `close` it for a clean stop."""
 
@@ -94,10 +67,12 @@ cdef class DataDirectory:
                  segment_size: int = 64 << 20, log_bytes_max: int = 256 << 20,
                  block_size_min: int = 64 << 10, block_size_max: int = 8 << 20,
                  backlog_bytes_max: int = 64 << 20, files_open_max: int = 512, maps_open_max: int = 1024,
-                 attach=None, keys=None, label_of=name_in):
+                 attach=None, keys=None, label_of=name_in,
+                 codec_of=no_codec, frame_cache_bytes_max: int = 32 << 20):
         """`attach(home, settings)` is called for each stream found, between its checkpoint and the replay.
 
         `keys` (ServerKeys) turns encryption on; `label_of(settings)` is how a log line names a stream.
+        `codec_of(settings)` names what a stream's sealed blocks are compressed with, of `_frames.CODECS`.
         """
         self.path = str(path)
         self.files = files if files is not None else Files()
@@ -111,6 +86,7 @@ cdef class DataDirectory:
         self.locked = {}
         self.wrapped = {}
         self.label_of = label_of
+        self.codec_of = codec_of
         self.damage = []
         self.erasing = {}
         self.batches = deque()
@@ -128,8 +104,9 @@ cdef class DataDirectory:
                 write_identity(Path(self.path), self.identity, self.salt, PLAIN_VERSION)
             self.keys = DirectoryKeys(keys, self.identity) if keys is not None else None
             if keys is not None:
-                self.raise_version()
-            self.shop = Workshop(self.files, block_size_min, block_size_max, files_open_max)
+                raise_version(Path(self.path), self.identity, self.salt)
+            self.shop = Workshop(self.files, block_size_min, block_size_max, files_open_max,
+                                 frame_cache_bytes_max)
             found = Replay(f"{self.path}/log", self.identity, self.salt)
             streams = self.find_streams()
             found.mend({meta.group: meta.salt for _, meta in streams})
@@ -174,6 +151,7 @@ cdef class DataDirectory:
                 self.locked[meta.group] = (home, meta.label)
                 continue
             self.homes[meta.group] = home
+            self.choose_codec(home, settings)
             if attach is not None:
                 attach(home, settings)
 
@@ -191,10 +169,12 @@ cdef class DataDirectory:
             self.wrapped[home.group] = opened.raw_key
         return opened.settings
 
-    def raise_version(self) -> None:
-        """From now on older programs must refuse this directory."""
-        if version_of(Path(self.path)) < FORMAT_VERSION:
-            write_identity(Path(self.path), self.identity, self.salt, FORMAT_VERSION)
+    def choose_codec(self, home: BlockHome, settings: dict) -> None:
+        """From the settings; what is sealed already follows in the background."""
+        codec = CODECS[self.codec_of(settings)]
+        if codec and not home.codec:
+            raise_version(Path(self.path), self.identity, self.salt)
+        home.codec = codec
 
     cdef int replay(self, Replay found) except -1:
         """Do what the log has beyond the checkpoints, make new checkpoints, begin an empty log."""
@@ -216,6 +196,8 @@ cdef class DataDirectory:
                 self.checkpoint_now(home, False)
         self.shop.touched.clear()
         self.begin_log(found)
+        for home in self.homes.values():
+            home.frame_sealed()
         return 0
 
     def checkpoint_now(self, home: BlockHome, clean: bool) -> None:
@@ -238,6 +220,7 @@ cdef class DataDirectory:
             sync_directory(Path(self.path, "log"))
         self.log_disk = DiskThread(self.files, self.threaded)
         self.block_disk = DiskThread(self.files, self.threaded)
+        self.pool = RewritePool(self.block_disk.wake) if self.threaded else None
         self.log = CommitLog(f"{self.path}/log", self.log_disk, self.identity, self.salt,
                              max(found.highest_segment + 1, self.first_unused_number(found.paths)),
                              [], self.segment_size, free_max, self.durable)
@@ -269,6 +252,7 @@ cdef class DataDirectory:
         self.unsettled.append((fresh, directory))
         home = BlockHome(self.shop, str(directory), group, salt)
         home.key = key
+        self.choose_codec(home, settings)
         self.homes[group] = home
         if settle:
             self.settle()
@@ -298,6 +282,8 @@ cdef class DataDirectory:
             label = self.label_of(settings)
             meta, _ = encrypted_meta(meta, settings, label, self.keys, self.wrapped[home.group])
         write_file(Path(home.path, "meta"), meta.encode())
+        self.choose_codec(home, settings)
+        (<BlockHome>home).frame_sealed()
 
     def settings_of(self, home: BlockHome) -> dict:
         self.settle()
@@ -345,7 +331,7 @@ cdef class DataDirectory:
         for home in self.shop.touched:
             batch.homes.append((home, home.last_seq))
             home.touched = False
-            if home.checkpoint_wanted and not home.checkpoint_running:
+            if home.checkpoint_wanted and not home.checkpoint_running and not home.rewrites:
                 batch.checkpoints[batch.checkpoint_count] = checkpoint_job(home, segment, False)
                 batch.checkpoint_count += 1
         self.shop.touched.clear()
@@ -370,6 +356,7 @@ cdef class DataDirectory:
         """Take what is finished. Views end here."""
         cdef Batch batch
         self.shop.views.end_views()
+        self.shop.frame_cache.end_views()
         try:
             self.log.reap()
             for ticket in self.log.scrubbed:
@@ -383,6 +370,8 @@ cdef class DataDirectory:
                 self.queue_block_work(batch)
             self.reap_blocks()
             self.want_checkpoints()
+            if self.shop.rewrite is not None or self.shop.to_frame:
+                self.pump_rewrites()
         except OSError as error:
             self.fail(error)
         return 0
@@ -407,7 +396,7 @@ cdef class DataDirectory:
         if batch.erases:
             self.erasing[batch.ticket] = batch.erases + self.log.scrub(batch.scrubs, batch.ticket)
         for index in range(batch.after_count):
-            if batch.after[index].kind == JOB_ERASE:
+            if batch.after[index].kind == JOB_ERASE or batch.after[index].kind == JOB_SPLICE:
                 batch.after[index].ticket = batch.ticket
             self.block_disk.submit(&batch.after[index].job)
         for index in range(batch.checkpoint_count):
@@ -436,7 +425,7 @@ cdef class DataDirectory:
                 free(job.extents)
                 free(job)
             else:
-                if job.kind == JOB_ERASE and job.job.result == 0:
+                if (job.kind == JOB_ERASE or job.kind == JOB_SPLICE) and job.job.result == 0:
                     self.erase_done(job.ticket)
                 (<BlockHome>job.owner).job_done(job)
         if failed:
@@ -448,6 +437,26 @@ cdef class DataDirectory:
         self.erasing[ticket] -= 1
         if self.erasing[ticket] == 0:
             del self.erasing[ticket]
+        return 0
+
+    cdef int pump_rewrites(self) except -1:
+        """Take what the pool finished and give it the next block."""
+        cdef BlockHome home
+        while self.failure is None and not self.closed:
+            rewrite = self.shop.rewrite
+            if rewrite is not None:
+                if not rewrite.done:
+                    return 0
+                self.shop.rewrite = None
+                if self.homes.get(rewrite.home.group) is rewrite.home:
+                    (<BlockHome>rewrite.home).finish_rewrite(rewrite)
+            if not self.shop.to_frame:
+                return 0
+            home, number = self.shop.to_frame.popleft()
+            if self.homes.get(home.group) is home:
+                self.shop.rewrite = home.start_rewrite(number)
+            if self.shop.rewrite is not None:
+                (self.shop.rewrite.run if self.pool is None else partial(self.pool.begin, self.shop.rewrite.run))()
         return 0
 
     cdef int fail(self, object error) except -1:
@@ -507,6 +516,31 @@ cdef class DataDirectory:
         self.reap()
         self.log_disk.ring()            # the loop has not seen what was reaped here
 
+    def wait_rewritten(self) -> None:
+        """Block until no sealed block waits to be compressed or encrypted; for tests and tools."""
+        while self.failure is None and (self.shop.waiting or self.shop.to_frame or self.shop.rewrite is not None
+                                        or self.shop.touched):
+            self.ask_for_checkpoints()
+            self.wait(self.submit())
+            self.wait_applied()
+            if self.pool is not None:
+                self.pool.wait()
+            self.reap()
+
+    def ask_for_checkpoints(self) -> None:
+        """For the homes whose sealed blocks may be rewritten once a checkpoint has them as sealed."""
+        for home in self.shop.waiting:
+            if self.homes.get(home.group) is home:
+                home.checkpoint_wanted = True
+                (<BlockHome>home).touch()
+        self.shop.waiting.clear()
+
+    def drop_caches(self) -> None:
+        """Under memory pressure: what was uncompressed goes. Views end here."""
+        self.shop.frame_cache.drop()
+        self.shop.frame_cache.end_views()
+        self.shop.views.end_views()
+
     def sync(self) -> None:
         """Lazy mode, at the interval: what was written so far becomes durable."""
         self.log.sync()
@@ -517,6 +551,11 @@ cdef class DataDirectory:
         cdef size_t index
         self.shop.tick += 1
         self.shop.views.end_views()
+        self.shop.frame_cache.end_views()
+        if self.shop.frame_cache.hits + self.shop.frame_cache.loads == self.frames_used:
+            self.shop.frame_cache.drop()    # nobody has read a compressed block since the last time
+        self.frames_used = self.shop.frame_cache.hits + self.shop.frame_cache.loads
+        self.ask_for_checkpoints()
         if self.shop.candidates and self.failure is None:
             home, number = self.shop.candidates.popleft()
             (<BlockHome>home).compact(number)
@@ -533,6 +572,8 @@ cdef class DataDirectory:
         if self.closed:
             return
         self.closed = True
+        if self.pool is not None:
+            self.pool.close()
         try:
             if self.failure is None and clean:
                 self.wait(self.submit())
@@ -585,4 +626,5 @@ cdef class DataDirectory:
         return {"syncs": self.log_disk.sync_count, "sync_seconds": self.log_disk.sync_seconds,
                 "log_bytes": len(self.log.segments_in_use) * self.segment_size,
                 "backlog_bytes": self.log.backlog_bytes, "streams": len(self.homes),
-                "maps": self.shop.maps_open}
+                "maps": self.shop.maps_open, "frame_cache_bytes": self.shop.frame_cache.bytes,
+                "frame_loads": self.shop.frame_cache.loads}

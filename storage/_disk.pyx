@@ -206,6 +206,10 @@ cdef class DiskThread:
         ring_bell(&self.queue)
         pthread_mutex_unlock(&self.queue.lock)
 
+    def wake(self) -> None:
+        """`ring`, for other threads of Python."""
+        self.ring()
+
     cdef void wait_idle(self) noexcept:
         """Block until nothing is queued or running. Not for the loop's thread in normal service."""
         if not self.threaded:

@@ -15,7 +15,7 @@ from libc.stdlib cimport calloc, malloc
 from libc.string cimport memcmp, memcpy, strdup
 
 from storage._block cimport (
-    BLOCK_ENCRYPTED, BLOCK_HAS_DEAD, BLOCK_HEAD, BLOCK_ROW_SIZE, BLOCK_SEALED, BLOCK_UNREADABLE, JOB_ERASE, Block, BlockJob, check_head,
+    BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_HAS_DEAD, BLOCK_HEAD, BLOCK_ROW_SIZE, BLOCK_SEALED, BLOCK_UNREADABLE, JOB_ERASE, Block, BlockJob, check_head,
     find_slot, free_block, free_block_file, load_row, load_trailer, new_block_file, run_erase, slot_at_or_after)
 from storage._blocktable cimport new_job
 from storage._checkpoint cimport STATE_HEAD
@@ -70,6 +70,7 @@ cdef int take_state(BlockHome home, bytes content) except -1:
     home.floor = load64(at + 32)
     home.last_seq = load64(at + 40)
     home.next_number = load64(at + 48)
+    home.sealed_below = load64(at + 80) if load64(at + 80) else home.next_number
     home.last_checksum = load64(at + 56)
     home.block_room = home.block_count = load32(at + 64)
     home.blocks = <Block**>calloc(home.block_room or 1, sizeof(Block*))
@@ -148,7 +149,7 @@ cdef int rebuild_block(BlockHome home, uint64_t number, str path) except -1:
     if load_trailer(file.data, file.size, home.group, home.salt, block, &index_start):
         block.written = block.data_end
     else:
-        block.data_end = block.written = <uint32_t>file.size
+        block.data_end = block.written = 0xFFFFFFFF if load16(file.data + 10) & 1 else <uint32_t>file.size
         block.last_seq = 0xFFFFFFFFFFFFFFFF
         rescan(home, block)
     if block.slots == 0:
@@ -260,6 +261,8 @@ cdef int erase_torn(BlockHome home, Block* block, uint64_t seq, uint64_t seed) e
     cdef int64_t slot
     cdef uint32_t size
     cdef bytes content
+    if block.flags & BLOCK_FRAMED:
+        return 0                # its file was replaced as a whole, or not at all
     if home.need_index(block) == 0 or home.need_map(block) == 0:
         return 0
     slot = find_slot(block, seq)

@@ -16,6 +16,14 @@ PLAIN_HEAD = 36
 ENCRYPTED_HEAD = 132
 
 
+def no_codec(settings: Settings) -> str:
+    return "none"
+
+
+def name_in(settings: Settings) -> str:
+    return str(settings.get("name", ""))
+
+
 @dataclass(frozen=True, slots=True)
 class StreamMeta:
     """What a meta file says; `cipher` 0: nothing of it is encrypted."""

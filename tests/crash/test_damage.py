@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from storage._directory import DataDirectory, NotUsable
+from storage._directory import DataDirectory
+from storage.fs import NotUsable
 
 Message = tuple[int, int, bytes, bytes, bytes]
 SIZES = {"segment_size": 4096, "block_size_min": 700, "block_size_max": 700, "threaded": False}

@@ -6,28 +6,36 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from storage._directory import DataDirectory
+from tests.crash.workload import VARIANTS
 
 WRITER = """
 import sys
 from storage._directory import DataDirectory
+from tests.crash.workload import VARIANTS
 directory = DataDirectory(sys.argv[1], segment_size=256 << 10, log_bytes_max=1 << 20,
-                          block_size_min=4096, block_size_max=64 << 10)
+                          block_size_min=4096, block_size_max=64 << 10, **VARIANTS[sys.argv[2]])
 home = directory.homes.get(1) or directory.create_stream({"name": "s"})
 seq = home.last_seq
 while True:
     home.append_many([(seq + n, 1, b"s", b"", b"%d" % (seq + n) * 20) for n in range(1, 51)])
     seq += 50
     directory.wait(directory.commit())
+    directory.maintain()
     print(home.durable_seq, flush=True)
 """
 
 
-def test_kill_keeps_what_was_acked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_kill_keeps_what_was_acked(tmp_path: Path, variant: str) -> None:
     rng = random.Random(1)
     for _ in range(4):
         process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", WRITER, str(tmp_path), variant],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert process.stdout is not None
         acked = 0
@@ -39,7 +47,7 @@ def test_kill_keeps_what_was_acked(tmp_path: Path) -> None:
         )
         process.wait()
         process.stdout.close()
-        directory = DataDirectory(tmp_path)
+        directory = DataDirectory(tmp_path, **VARIANTS[variant])
         home = directory.homes[1]
         assert home.last_seq >= acked
         assert [message[0] for message in home.get_all()] == list(range(1, home.last_seq + 1))

@@ -9,7 +9,7 @@ import pytest
 
 from storage._directory import DataDirectory
 from tests.crash.faulty import FaultyFiles
-from tests.crash.workload import TINY, StreamModel, run
+from tests.crash.workload import TINY, VARIANTS, StreamModel, run
 
 SEEDS = int(os.environ.get("MARTLET_CRASH_SEEDS", "2"))
 OPERATIONS = 60
@@ -26,13 +26,19 @@ def check_erased(path: Path, models: dict[int, StreamModel], where: str) -> None
             assert not any(secret in content for secret in wiped), f"{where}: erased, and in {file}"
 
 
-def check(path: Path, models: dict[int, StreamModel], where: str, durable: bool = True) -> None:
+def check(
+    path: Path,
+    models: dict[int, StreamModel],
+    where: str,
+    durable: bool = True,
+    variant: str = "plain",
+) -> None:
     """Open twice: the second time sees what the first recovery wrote.
 
     A lazy directory may report as lost what was written and never synced.
     """
     for attempt in (1, 2):
-        directory = DataDirectory(path, threaded=False, **TINY)
+        directory = DataDirectory(path, threaded=False, **TINY, **VARIANTS[variant])
         try:
             assert directory.damage == [], where
             for group, model in models.items():
@@ -49,27 +55,34 @@ def check(path: Path, models: dict[int, StreamModel], where: str, durable: bool 
         check_erased(path, models, f"{where}, open {attempt}")
 
 
-@pytest.mark.parametrize("durable", [True, False], ids=["always", "lazy"])
+WAYS = [
+    (True, "plain"),
+    (False, "plain"),
+    *((True, variant) for variant in VARIANTS if variant != "plain"),
+]
+
+
+@pytest.mark.parametrize(("durable", "variant"), WAYS)
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_power_loss_at_every_sync(tmp_path: Path, seed: int, durable: bool) -> None:
-    lose_power_at_every_sync(tmp_path, seed, durable)
+def test_power_loss_at_every_sync(tmp_path: Path, seed: int, durable: bool, variant: str) -> None:
+    lose_power_at_every_sync(tmp_path, seed, durable, variant)
 
 
-def lose_power_at_every_sync(folder: Path, seed: int, durable: bool) -> int:
+def lose_power_at_every_sync(folder: Path, seed: int, durable: bool, variant: str = "plain") -> int:
     """How many crashes there were."""
     probe = FaultyFiles()
     models: dict[int, StreamModel] = {}
-    assert run(folder / "whole", probe, seed, OPERATIONS, models, durable)
+    assert run(folder / "whole", probe, seed, OPERATIONS, models, durable, variant)
     probe.release()
-    check(folder / "whole", models, f"seed {seed}, no crash")
+    check(folder / "whole", models, f"seed {seed}, no crash", durable, variant)
     for stop_at in range(1, probe.syncs + 1):
-        where = f"seed {seed}, {'always' if durable else 'lazy'}, sync {stop_at}"
+        where = f"seed {seed}, {'always' if durable else 'lazy'} {variant}, sync {stop_at}"
         path = folder / "run" / "data"
         files = FaultyFiles(stop_at=stop_at)
         models = {}
-        run(path, files, seed, OPERATIONS, models, durable)
+        run(path, files, seed, OPERATIONS, models, durable, variant)
         files.crash(random.Random(seed * 1000 + stop_at))
         check_erased(path, models, where)
-        check(path, models, where, durable)
+        check(path, models, where, durable, variant)
         shutil.rmtree(path.parent)
     return probe.syncs

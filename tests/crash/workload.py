@@ -3,14 +3,23 @@
 import random
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from storage._blockhome import BlockHome
 from storage._directory import DataDirectory
 from storage._fs import Files
+from storage.keys import ServerKeys
 
 Message = tuple[int, int, bytes, bytes, bytes]
+KEY = ServerKeys("a key for tests")
+VARIANTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "zstd": {"codec_of": lambda settings: "zstd"},
+    "chacha": {"keys": KEY},
+    "zstd and chacha": {"codec_of": lambda settings: "zstd", "keys": KEY},
+}
 
-TINY = {
+TINY: dict[str, Any] = {
     "segment_size": 16 << 10,
     "log_bytes_max": 64 << 10,
     "block_size_min": 1 << 10,
@@ -146,11 +155,14 @@ def run(
     operations: int,
     models: dict[int, StreamModel],
     durable: bool = True,
+    variant: str = "plain",
 ) -> bool:
     """Work until done (True) or until the disk stops (False). `models` is by group."""
     rng = random.Random(seed)
     try:
-        directory = DataDirectory(path, files, threaded=False, durable=durable, **TINY)
+        directory = DataDirectory(
+            path, files, threaded=False, durable=durable, **TINY, **VARIANTS[variant]
+        )
     except OSError:
         return False
     try:

@@ -1,0 +1,3 @@
+from storage._record import RecordHome
+
+class FramingTable(RecordHome): ...

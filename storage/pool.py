@@ -1,0 +1,35 @@
+"""Compresses and encrypts old blocks: one thread a directory, below the loop's priority."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+NICENESS = 10
+
+
+def yield_to_others() -> None:
+    os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
+
+
+class RewritePool:
+    """One job at a time; `wake` is called in the pool's thread when it is done."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self._wake = wake
+        self._executor = ThreadPoolExecutor(1, "martlet-rewrite", initializer=yield_to_others)
+        self._job: Future[None] | None = None
+
+    def begin(self, run: Callable[[], None]) -> None:
+        self._job = self._executor.submit(run)
+        self._job.add_done_callback(lambda job: self._wake())
+
+    def wait(self) -> None:
+        """Until the job under way, if any, is done. Not for the loop."""
+        if self._job is not None:
+            self._job.result()
+
+    def close(self) -> None:
+        self._executor.shutdown()
