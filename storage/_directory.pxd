@@ -18,6 +18,7 @@ cdef class DataDirectory:
     cdef object label_of
     cdef object codec_of
     cdef object pool                    # RewritePool; None: rewriting is done inside `reap`
+    cdef object begin_rewrite           # runs a Rewrite, at once or in the pool
     cdef uint64_t frames_used           # as of the last `maintain`
     cdef bint scrub_log                 # a stream was turned into an encrypted one: old segments go
     cdef readonly list damage           # sentences: what recovery found in the log and the layout
@@ -49,7 +50,6 @@ cdef class DataDirectory:
     cdef int fail(self, object error) except -1
     cdef int erase_done(self, uint64_t ticket) except -1
     cdef int queue_block_work(self, object batch) except -1
-    cdef int pump_rewrites(self) except -1
     cdef int reap_blocks(self) except -1
     cdef int replay(self, Replay found) except -1
     cdef int want_checkpoints(self) except -1

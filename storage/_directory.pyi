@@ -4,9 +4,8 @@ from typing import Any
 
 from storage._blockhome import BlockHome
 from storage._fs import Files
+from storage.fs import StoreDown as StoreDown
 from storage.keys import DirectoryKeys, ServerKeys
-
-class StoreDown(OSError): ...
 
 class DataDirectory:
     path: str

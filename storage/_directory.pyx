@@ -15,7 +15,6 @@ Contract:
 import os
 import shutil
 from collections import deque
-from functools import partial
 from pathlib import Path
 
 from cpython.bytes cimport PyBytes_AS_STRING
@@ -24,13 +23,13 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
-from storage.fs import begin_file, sync_directory, sync_file, take_lock, write_file
+from storage.fs import StoreDown, begin_file, sync_directory, sync_file, take_lock, write_file
 from storage.identity import PLAIN_VERSION, raise_version, read_identity, write_identity
 from storage.keys import DirectoryKeys
 from storage.meta import decode_meta, encrypted_meta, name_in, no_codec, plain_meta, unlock
 
 from storage._frames import CODECS
-from storage.pool import RewritePool
+from storage.pool import RewritePool, run_now
 
 from storage._block cimport JOB_APPLY, JOB_ERASE, JOB_SPLICE, BlockJob, Extent, run_apply
 from storage._checkpoint cimport checkpoint_job
@@ -38,10 +37,7 @@ from storage._codec cimport load64, xxh64
 from storage._disk cimport Job
 from storage._recovery cimport end_replay, load_state, rebuild, replay_frame
 from storage._replay cimport Replay
-
-class StoreDown(OSError):
-    """The disk failed earlier; nothing can be written until a restart."""
-
+from storage._rewritequeue cimport ask_for_checkpoints, pump_rewrites
 
 cdef class Batch:
     """One turn's work on its way: durable first, then in the blocks."""
@@ -221,6 +217,7 @@ cdef class DataDirectory:
         self.log_disk = DiskThread(self.files, self.threaded)
         self.block_disk = DiskThread(self.files, self.threaded)
         self.pool = RewritePool(self.block_disk.wake) if self.threaded else None
+        self.begin_rewrite = run_now if self.pool is None else self.pool.begin
         self.log = CommitLog(f"{self.path}/log", self.log_disk, self.identity, self.salt,
                              max(found.highest_segment + 1, self.first_unused_number(found.paths)),
                              [], self.segment_size, free_max, self.durable)
@@ -371,7 +368,7 @@ cdef class DataDirectory:
             self.reap_blocks()
             self.want_checkpoints()
             if self.shop.rewrite is not None or self.shop.to_frame:
-                self.pump_rewrites()
+                pump_rewrites(self.shop, self.homes, None if self.closed else self.begin_rewrite)
         except OSError as error:
             self.fail(error)
         return 0
@@ -439,26 +436,6 @@ cdef class DataDirectory:
             del self.erasing[ticket]
         return 0
 
-    cdef int pump_rewrites(self) except -1:
-        """Take what the pool finished and give it the next block."""
-        cdef BlockHome home
-        while self.failure is None and not self.closed:
-            rewrite = self.shop.rewrite
-            if rewrite is not None:
-                if not rewrite.done:
-                    return 0
-                self.shop.rewrite = None
-                if self.homes.get(rewrite.home.group) is rewrite.home:
-                    (<BlockHome>rewrite.home).finish_rewrite(rewrite)
-            if not self.shop.to_frame:
-                return 0
-            home, number = self.shop.to_frame.popleft()
-            if self.homes.get(home.group) is home:
-                self.shop.rewrite = home.start_rewrite(number)
-            if self.shop.rewrite is not None:
-                (self.shop.rewrite.run if self.pool is None else partial(self.pool.begin, self.shop.rewrite.run))()
-        return 0
-
     cdef int fail(self, object error) except -1:
         """The disk is not to be trusted any more: stop writing, keep reading."""
         if self.failure is None:
@@ -520,20 +497,12 @@ cdef class DataDirectory:
         """Block until no sealed block waits to be compressed or encrypted; for tests and tools."""
         while self.failure is None and (self.shop.waiting or self.shop.to_frame or self.shop.rewrite is not None
                                         or self.shop.touched):
-            self.ask_for_checkpoints()
+            ask_for_checkpoints(self.shop, self.homes)
             self.wait(self.submit())
             self.wait_applied()
             if self.pool is not None:
                 self.pool.wait()
             self.reap()
-
-    def ask_for_checkpoints(self) -> None:
-        """For the homes whose sealed blocks may be rewritten once a checkpoint has them as sealed."""
-        for home in self.shop.waiting:
-            if self.homes.get(home.group) is home:
-                home.checkpoint_wanted = True
-                (<BlockHome>home).touch()
-        self.shop.waiting.clear()
 
     def drop_caches(self) -> None:
         """Under memory pressure: what was uncompressed goes. Views end here."""
@@ -555,7 +524,7 @@ cdef class DataDirectory:
         if self.shop.frame_cache.hits + self.shop.frame_cache.loads == self.frames_used:
             self.shop.frame_cache.drop()    # nobody has read a compressed block since the last time
         self.frames_used = self.shop.frame_cache.hits + self.shop.frame_cache.loads
-        self.ask_for_checkpoints()
+        ask_for_checkpoints(self.shop, self.homes)
         if self.shop.candidates and self.failure is None:
             home, number = self.shop.candidates.popleft()
             (<BlockHome>home).compact(number)

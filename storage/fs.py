@@ -12,6 +12,10 @@ class NotUsable(Exception):
     """This directory cannot be opened: in use, of a newer version, or not ours."""
 
 
+class StoreDown(OSError):
+    """The disk failed earlier; nothing can be written until a restart."""
+
+
 def write_file(path: Path, content: bytes) -> None:
     """A small file, whole or not at all, on stable storage with its name."""
     fresh = path.with_name(path.name + ".new")

@@ -1,4 +1,4 @@
-"""The `directory` file: which data directory this is, and what may read it (FORMAT.md, section 1)."""
+"""The `directory` file: which data directory this is, and who may read it (FORMAT.md, 1)."""
 
 from __future__ import annotations
 

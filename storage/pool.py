@@ -14,6 +14,11 @@ def yield_to_others() -> None:
     os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
 
 
+def run_now(run: Callable[[], None]) -> None:
+    """For a directory without threads."""
+    run()
+
+
 class RewritePool:
     """One job at a time; `wake` is called in the pool's thread when it is done."""
 

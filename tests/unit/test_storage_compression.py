@@ -1,4 +1,4 @@
-"""Framed blocks: compressed, encrypted, read through the cache, erased in, compacted, cut, damaged."""
+"""Framed blocks: compressed, encrypted, read, erased in, compacted, cut, damaged."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_erase_in_a_framed_block(tmp_path: Path, keys: ServerKeys | None) -> Non
     assert home.delete(10, erase=True)
     assert home.delete(11, erase=True)
     assert home.delete(300, erase=True)
-    assert view[4] not in bytes(memoryview(pinned)[10 * 200 : 10 * 290])
+    assert view[4] not in bytes(memoryview(pinned)[10 * 200 : 10 * 290])  # type: ignore[arg-type]
     directory.wait(directory.commit())
     directory.wait_applied()
     assert_all_there(directory, {10, 11, 300})

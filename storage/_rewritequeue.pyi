@@ -1,0 +1,1 @@
+"""Nothing for Python: `_directory` calls it at C level."""
