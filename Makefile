@@ -28,7 +28,7 @@ $(VENV)/deps.stamp: pyproject.toml
 	@touch $@
 
 build: $(VENV)/deps.stamp  ## build everything in place; the command is .venv/bin/martlet
-	@test "$$(cat $(VENV)/mode 2>/dev/null)" = "$(MODE)" || rm -rf build/temp.* build/lib.* $$(find config raft server storage -name '*.so')
+	@test "$$(cat $(VENV)/mode 2>/dev/null)" = "$(MODE)" || rm -rf build/temp.* build/lib.* $$(find config pyspark_jetstream raft server storage -name '*.so')
 	@CFLAGS="$(CFLAGS_$(MODE))" $(PY) -c 'import setuptools; setuptools.setup()' -q build_ext --inplace -j $(JOBS)
 	@echo "$(MODE)" > $(VENV)/mode
 	@test $(VENV)/bin/martlet -nt pyproject.toml || (CFLAGS="$(CFLAGS_$(MODE))" $(PY) -m pip install -q --disable-pip-version-check --no-deps --no-build-isolation --config-settings editable_mode=compat -e . && touch $(VENV)/bin/martlet)
@@ -74,6 +74,9 @@ prof: build loadgen  ## profile Martlet during ROW=... with perf, else py-spy (A
 ledger:  ## write docs/features.md anew from the tests' markers
 	$(PYTHON) -m tests.ledger
 
+spark-cluster: build  ## the data source on a standalone Spark cluster with two foreign workers
+	MARTLET_SPARK_CLUSTER=1 $(PY) -m pytest -q tests/analytics/test_cluster.py
+
 interop: build  ## the clients of other languages and the nats command, where their tools are installed
 	@$(PY) -m tests.interop.programs
 	MARTLET_INTEROP=1 $(PY) -m pytest -q tests/interop
@@ -99,4 +102,4 @@ docs: build  ## write docs/configuration.md anew from the tables of options
 	$(PY) -m tests.error_table
 
 clean:  ## remove what the build made, but not the environment
-	rm -rf build dist *.egg-info $$(find config raft server storage -name '*.so' -o -name '*.c' -not -path './bench/*')
+	rm -rf build dist *.egg-info $$(find config pyspark_jetstream raft server storage -name '*.so' -o -name '*.c' -not -path './bench/*')

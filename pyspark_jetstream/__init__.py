@@ -9,10 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyspark_jetstream import packed
+
 if TYPE_CHECKING:
     from pyspark_jetstream.source import DefaultSource
 
 __all__ = ["DefaultSource"]
+
+packed.install(__spec__.loader if __spec__ is not None else None)
 
 
 def __getattr__(name: str) -> Any:

@@ -4,6 +4,7 @@
 {
     "distutils": {
         "depends": [
+            "pyspark_jetstream/_bytes.pxd",
             "storage/_xxh64.h"
         ],
         "include_dirs": [
@@ -1760,9 +1761,8 @@ struct __pyx_array_obj;
 struct __pyx_MemviewEnum_obj;
 struct __pyx_memoryview_obj;
 struct __pyx_memoryviewslice_obj;
-struct __pyx_t_17pyspark_jetstream_7_decode_Field;
 
-/* "pyspark_jetstream/_decode.pyx":17
+/* "pyspark_jetstream/_bytes.pxd":8
  *     uint64_t xxh64 "martlet_xxh64"(const char* data, size_t size, uint64_t seed) noexcept
  * 
  * cdef enum:             # <<<<<<<<<<<<<<
@@ -1771,28 +1771,35 @@ struct __pyx_t_17pyspark_jetstream_7_decode_Field;
 */
 enum  {
 
-  /* "pyspark_jetstream/_decode.pyx":20
+  /* "pyspark_jetstream/_bytes.pxd":11
  *     RECORD_FIXED = 36
  *     RECORD_HEAD = 28
  *     RECORD_SIZE_MAX = 64 << 20             # <<<<<<<<<<<<<<
  *     KIND_MESSAGE = 1
  *     KIND_SKIP = 2
 */
-  __pyx_e_17pyspark_jetstream_7_decode_RECORD_FIXED = 36,
-  __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD = 28,
-  __pyx_e_17pyspark_jetstream_7_decode_RECORD_SIZE_MAX = (64 << 20),
-  __pyx_e_17pyspark_jetstream_7_decode_KIND_MESSAGE = 1,
-  __pyx_e_17pyspark_jetstream_7_decode_KIND_SKIP = 2,
-  __pyx_e_17pyspark_jetstream_7_decode_KIND_ERASED = 3,
-  __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD = 40,
-  __pyx_e_17pyspark_jetstream_7_decode_FRAME_RECORDS = 1,
-  __pyx_e_17pyspark_jetstream_7_decode_FRAME_MARK = 6,
-  __pyx_e_17pyspark_jetstream_7_decode_FRAME_GONE = 8,
+  __pyx_e_17pyspark_jetstream_6_bytes_RECORD_FIXED = 36,
+  __pyx_e_17pyspark_jetstream_6_bytes_RECORD_HEAD = 28,
+  __pyx_e_17pyspark_jetstream_6_bytes_RECORD_SIZE_MAX = (64 << 20),
+  __pyx_e_17pyspark_jetstream_6_bytes_KIND_MESSAGE = 1,
+  __pyx_e_17pyspark_jetstream_6_bytes_KIND_SKIP = 2,
+  __pyx_e_17pyspark_jetstream_6_bytes_KIND_ERASED = 3
+};
+struct __pyx_t_17pyspark_jetstream_7_decode_Field;
+
+/* "pyspark_jetstream/_decode.pyx":17
+ *     KIND_MESSAGE, KIND_SKIP, RECORD_FIXED, RECORD_HEAD, check, load16, load32, load64, shape_of, xxh64)
+ * 
+ * cdef enum:             # <<<<<<<<<<<<<<
+ *     SUBJECTS_REMEMBERED = 65536
+ *     ROWS_MAX = 131072
+*/
+enum  {
   __pyx_e_17pyspark_jetstream_7_decode_SUBJECTS_REMEMBERED = 0x10000,
   __pyx_e_17pyspark_jetstream_7_decode_ROWS_MAX = 0x20000
 };
 
-/* "pyspark_jetstream/_decode.pyx":548
+/* "pyspark_jetstream/_decode.pyx":490
  * 
  * 
  * cdef enum:             # <<<<<<<<<<<<<<
@@ -1810,7 +1817,7 @@ enum  {
   __pyx_e_17pyspark_jetstream_7_decode_DELETED_ = 0x80
 };
 
-/* "pyspark_jetstream/_decode.pyx":167
+/* "pyspark_jetstream/_decode.pyx":109
  * 
  * 
  * cdef struct Field:             # <<<<<<<<<<<<<<
@@ -1824,7 +1831,7 @@ struct __pyx_t_17pyspark_jetstream_7_decode_Field {
   uint32_t value_size;
 };
 
-/* "pyspark_jetstream/_decode.pyx":106
+/* "pyspark_jetstream/_decode.pyx":48
  * 
  * 
  * cdef class Bytes:             # <<<<<<<<<<<<<<
@@ -1840,7 +1847,7 @@ struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes {
 };
 
 
-/* "pyspark_jetstream/_decode.pyx":174
+/* "pyspark_jetstream/_decode.pyx":116
  * 
  * 
  * cdef class FieldList:             # <<<<<<<<<<<<<<
@@ -1856,7 +1863,7 @@ struct __pyx_obj_17pyspark_jetstream_7_decode_FieldList {
 };
 
 
-/* "pyspark_jetstream/_decode.pyx":228
+/* "pyspark_jetstream/_decode.pyx":170
  * 
  * 
  * cdef class Decoder:             # <<<<<<<<<<<<<<
@@ -1975,7 +1982,7 @@ struct __pyx_memoryviewslice_obj {
 
 
 
-/* "pyspark_jetstream/_decode.pyx":106
+/* "pyspark_jetstream/_decode.pyx":48
  * 
  * 
  * cdef class Bytes:             # <<<<<<<<<<<<<<
@@ -1992,7 +1999,7 @@ struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes {
 static struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *__pyx_vtabptr_17pyspark_jetstream_7_decode_Bytes;
 
 
-/* "pyspark_jetstream/_decode.pyx":174
+/* "pyspark_jetstream/_decode.pyx":116
  * 
  * 
  * cdef class FieldList:             # <<<<<<<<<<<<<<
@@ -2007,7 +2014,7 @@ struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_FieldList {
 static struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_FieldList *__pyx_vtabptr_17pyspark_jetstream_7_decode_FieldList;
 
 
-/* "pyspark_jetstream/_decode.pyx":228
+/* "pyspark_jetstream/_decode.pyx":170
  * 
  * 
  * cdef class Decoder:             # <<<<<<<<<<<<<<
@@ -2997,16 +3004,6 @@ static CYTHON_INLINE PyObject* __Pyx_PyLong_AddObjC(PyObject *op1, PyObject *op2
     (inplace ? PyNumber_InPlaceAdd(op1, op2) : PyNumber_Add(op1, op2))
 #endif
 
-/* ListAppend.proto */
-#if CYTHON_USE_PYLIST_INTERNALS && CYTHON_ASSUME_SAFE_MACROS && CYTHON_ASSUME_SAFE_SIZE
-static CYTHON_INLINE int __Pyx_PyList_Append(PyObject* list, PyObject* x);
-#else
-#define __Pyx_PyList_Append(L,x) PyList_Append(L,x)
-#endif
-
-/* PyObjectCompare.proto */
-static CYTHON_INLINE int __Pyx_PyObject_CompareBoolEq_object_int(PyObject *op1, PyObject *op2, int pyop);
-
 /* AllocateExtensionType.proto */
 static PyObject *__Pyx_AllocateExtensionType(PyTypeObject *t, int is_final);
 
@@ -3419,9 +3416,6 @@ static int __Pyx_ValidateAndInit_memviewslice(
 /* ObjectToMemviewSlice.proto */
 static CYTHON_INLINE __Pyx_memviewslice __Pyx_PyObject_to_MemoryviewSlice_dc_unsigned_char__const__(PyObject *, int writable_flag);
 
-/* ObjectToMemviewSlice.proto */
-static CYTHON_INLINE __Pyx_memviewslice __Pyx_PyObject_to_MemoryviewSlice_ds_unsigned_char__const__(PyObject *, int writable_flag);
-
 /* MemviewDtypeToObject.proto */
 static CYTHON_INLINE PyObject *__pyx_memview_get_unsigned_char__const__(const char *itemp);
 
@@ -3490,9 +3484,6 @@ static CYTHON_INLINE PyObject* __Pyx_PyLong_From_int64_t(int64_t value);
 
 /* CIntToPy.proto */
 static CYTHON_INLINE PyObject* __Pyx_PyLong_From_int(int value);
-
-/* CIntToPy.proto */
-static CYTHON_INLINE PyObject* __Pyx_PyLong_From___pyx_anon_enum(int value);
 
 /* CIntFromPy.proto */
 static CYTHON_INLINE char __Pyx_PyLong_As_char(PyObject *);
@@ -3639,6 +3630,13 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
 
 /* Module declarations from "libc.stdlib" */
 
+/* Module declarations from "pyspark_jetstream._bytes" */
+static CYTHON_INLINE uint64_t __pyx_f_17pyspark_jetstream_6_bytes_load64(char const *); /*proto*/
+static CYTHON_INLINE uint32_t __pyx_f_17pyspark_jetstream_6_bytes_load32(char const *); /*proto*/
+static CYTHON_INLINE uint16_t __pyx_f_17pyspark_jetstream_6_bytes_load16(char const *); /*proto*/
+static CYTHON_INLINE uint32_t __pyx_f_17pyspark_jetstream_6_bytes_shape_of(char const *, uint64_t); /*proto*/
+static CYTHON_INLINE uint32_t __pyx_f_17pyspark_jetstream_6_bytes_check(char const *, uint64_t, uint64_t); /*proto*/
+
 /* Module declarations from "pyspark_jetstream._decode" */
 static PyObject *__pyx_collections_abc_Sequence = 0;
 static PyObject *generic = 0;
@@ -3648,17 +3646,10 @@ static PyObject *contiguous = 0;
 static PyObject *indirect_contiguous = 0;
 static int __pyx_memoryview_thread_locks_used;
 static PyThread_type_lock __pyx_memoryview_thread_locks[8];
-static CYTHON_INLINE uint64_t __pyx_f_17pyspark_jetstream_7_decode_load64(char const *); /*proto*/
-static CYTHON_INLINE uint32_t __pyx_f_17pyspark_jetstream_7_decode_load32(char const *); /*proto*/
-static CYTHON_INLINE uint16_t __pyx_f_17pyspark_jetstream_7_decode_load16(char const *); /*proto*/
-static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *, uint64_t); /*proto*/
-static uint32_t __pyx_f_17pyspark_jetstream_7_decode_check(char const *, uint64_t, uint64_t); /*proto*/
 static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *, size_t); /*proto*/
 static int __pyx_f_17pyspark_jetstream_7_decode_add_text(struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *, char const *, size_t); /*proto*/
 static CYTHON_INLINE int __pyx_f_17pyspark_jetstream_7_decode_same_key(struct __pyx_t_17pyspark_jetstream_7_decode_Field const *, struct __pyx_t_17pyspark_jetstream_7_decode_Field const *); /*proto*/
 static void __pyx_f_17pyspark_jetstream_7_decode_store_checksum(char *, uint64_t); /*proto*/
-static uint64_t __pyx_f_17pyspark_jetstream_7_decode_last_of_records(char const *, uint64_t); /*proto*/
-static int __pyx_f_17pyspark_jetstream_7_decode_add_records(PyObject *, uint64_t, uint64_t, uint64_t); /*proto*/
 static PyObject *__pyx_f_17pyspark_jetstream_7_decode___pyx_unpickle_Bytes__set_state(struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *, PyObject *); /*proto*/
 static int __pyx_array_allocate_buffer(struct __pyx_array_obj *); /*proto*/
 static struct __pyx_array_obj *__pyx_array_new(PyObject *, Py_ssize_t, char *, char const *, char *); /*proto*/
@@ -3775,7 +3766,6 @@ static PyObject *__pyx_pf___pyx_memoryviewslice_2__setstate_cython__(CYTHON_UNUS
 static PyObject *__pyx_pf_15View_dot_MemoryView___pyx_unpickle_Enum(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v___pyx_type, long __pyx_v___pyx_checksum, PyObject *__pyx_v___pyx_state); /* proto */
 static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6Damage_offset(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_self); /* proto */
 static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6Damage_2reason(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_self); /* proto */
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_checksum(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_data, PyObject *__pyx_v_seed); /* proto */
 static void __pyx_pf_17pyspark_jetstream_7_decode_5Bytes___dealloc__(struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *__pyx_v_self); /* proto */
 static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_5Bytes_2__reduce_cython__(struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *__pyx_v_self); /* proto */
 static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_5Bytes_4__setstate_cython__(struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *__pyx_v_self, PyObject *__pyx_v___pyx_state); /* proto */
@@ -3791,14 +3781,10 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_9last_seen___get
 static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_9rows_read___get__(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self); /* proto */
 static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_6__reduce_cython__(CYTHON_UNUSED struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self); /* proto */
 static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_8__setstate_cython__(CYTHON_UNUSED struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self, CYTHON_UNUSED PyObject *__pyx_v___pyx_state); /* proto */
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_2repeat_text(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_text, PyObject *__pyx_v_rows); /* proto */
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_4to_micros(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_nanos); /* proto */
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObject *__pyx_self, __Pyx_memviewslice __pyx_v_data, uint64_t __pyx_v_salt, size_t __pyx_v_at, uint64_t __pyx_v_last); /* proto */
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_8last_sequence(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_payload); /* proto */
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UNUSED PyObject *__pyx_self, __Pyx_memviewslice __pyx_v_data); /* proto */
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNUSED PyObject *__pyx_self, __Pyx_memviewslice __pyx_v_data, uint64_t __pyx_v_salt, PyObject *__pyx_v_opener); /* proto */
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_data, uint64_t __pyx_v_base, uint64_t __pyx_v_salt, size_t __pyx_v_at, int __pyx_v_resync); /* proto */
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_16__pyx_unpickle_Bytes(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v___pyx_type, long __pyx_v___pyx_checksum, PyObject *__pyx_v___pyx_state); /* proto */
+static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_repeat_text(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_text, PyObject *__pyx_v_rows); /* proto */
+static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_2to_micros(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_nanos); /* proto */
+static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_4open_records(CYTHON_UNUSED PyObject *__pyx_self, __Pyx_memviewslice __pyx_v_data, uint64_t __pyx_v_salt, PyObject *__pyx_v_opener); /* proto */
+static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6__pyx_unpickle_Bytes(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v___pyx_type, long __pyx_v___pyx_checksum, PyObject *__pyx_v___pyx_state); /* proto */
 static PyObject *__pyx_tp_new__initialisation_17pyspark_jetstream_7_decode_Bytes(PyObject *o, 
 #if CYTHON_VECTORCALL_TPNEW
     PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames
@@ -4011,9 +3997,9 @@ namespace {
     int64_t __pyx_k__6;
     int64_t __pyx_k__7;
     PyObject *__pyx_slice[1];
-    PyObject *__pyx_tuple[3];
-    PyObject *__pyx_codeobj_tab[18];
-    PyObject *__pyx_string_tab[224];
+    PyObject *__pyx_tuple[2];
+    PyObject *__pyx_codeobj_tab[13];
+    PyObject *__pyx_string_tab[201];
     PyObject *__pyx_number_tab[13];
 /* #### Code section: module_state_contents ### */
 /* PyFrozenDict.module_state_decls */
@@ -4099,194 +4085,171 @@ static __pyx_mstatetype * const __pyx_mstate_global = &__pyx_mstate_global_stati
 #define __pyx_kp_u_the_checksum_of_the_record_does __pyx_string_tab[33]
 #define __pyx_kp_u_the_end_is_behind_the_data __pyx_string_tab[34]
 #define __pyx_kp_u_tuple_bytes_bytes __pyx_string_tab[35]
-#define __pyx_kp_u_tuple_int_int_int_int_int_int __pyx_string_tab[36]
-#define __pyx_kp_u_tuple_list_int_bool __pyx_string_tab[37]
-#define __pyx_kp_u_unable_to_allocate_array_data __pyx_string_tab[38]
-#define __pyx_kp_u_unable_to_allocate_shape_and_str __pyx_string_tab[39]
-#define __pyx_n_u_ASCII __pyx_string_tab[40]
-#define __pyx_n_u_Bytes __pyx_string_tab[41]
-#define __pyx_n_u_Bytes___reduce_cython __pyx_string_tab[42]
-#define __pyx_n_u_Bytes___setstate_cython __pyx_string_tab[43]
-#define __pyx_n_u_DELETED __pyx_string_tab[44]
-#define __pyx_n_u_Damage __pyx_string_tab[45]
-#define __pyx_n_u_Damage_offset __pyx_string_tab[46]
-#define __pyx_n_u_Damage_reason __pyx_string_tab[47]
-#define __pyx_n_u_Decoder __pyx_string_tab[48]
-#define __pyx_n_u_Decoder___reduce_cython __pyx_string_tab[49]
-#define __pyx_n_u_Decoder___setstate_cython __pyx_string_tab[50]
-#define __pyx_n_u_Decoder_next_batch __pyx_string_tab[51]
-#define __pyx_n_u_Ellipsis __pyx_string_tab[52]
-#define __pyx_n_u_Encrypted __pyx_string_tab[53]
-#define __pyx_n_u_FieldList __pyx_string_tab[54]
-#define __pyx_n_u_FieldList___reduce_cython __pyx_string_tab[55]
-#define __pyx_n_u_FieldList___setstate_cython __pyx_string_tab[56]
-#define __pyx_n_u_HEADERS __pyx_string_tab[57]
-#define __pyx_n_u_MSG_ID __pyx_string_tab[58]
-#define __pyx_n_u_PAYLOAD __pyx_string_tab[59]
-#define __pyx_n_u_SEQ __pyx_string_tab[60]
-#define __pyx_n_u_SIZE __pyx_string_tab[61]
-#define __pyx_n_u_SUBJECT __pyx_string_tab[62]
-#define __pyx_n_u_Sequence __pyx_string_tab[63]
-#define __pyx_n_u_TIME __pyx_string_tab[64]
-#define __pyx_n_u_View_MemoryView __pyx_string_tab[65]
-#define __pyx_n_u_Pyx_PyDict_NextRef __pyx_string_tab[66]
-#define __pyx_n_u_annotate __pyx_string_tab[67]
-#define __pyx_n_u_class __pyx_string_tab[68]
-#define __pyx_n_u_class_getitem __pyx_string_tab[69]
-#define __pyx_n_u_dict __pyx_string_tab[70]
-#define __pyx_n_u_doc __pyx_string_tab[71]
-#define __pyx_n_u_func __pyx_string_tab[72]
-#define __pyx_n_u_getstate __pyx_string_tab[73]
-#define __pyx_n_u_import __pyx_string_tab[74]
-#define __pyx_n_u_main __pyx_string_tab[75]
-#define __pyx_n_u_metaclass __pyx_string_tab[76]
-#define __pyx_n_u_module __pyx_string_tab[77]
-#define __pyx_n_u_mro_entries __pyx_string_tab[78]
-#define __pyx_n_u_name_2 __pyx_string_tab[79]
-#define __pyx_n_u_new __pyx_string_tab[80]
-#define __pyx_n_u_prepare __pyx_string_tab[81]
-#define __pyx_n_u_pyx_checksum __pyx_string_tab[82]
-#define __pyx_n_u_pyx_result __pyx_string_tab[83]
-#define __pyx_n_u_pyx_state __pyx_string_tab[84]
-#define __pyx_n_u_pyx_type __pyx_string_tab[85]
-#define __pyx_n_u_pyx_unpickle_Bytes __pyx_string_tab[86]
-#define __pyx_n_u_pyx_unpickle_Enum __pyx_string_tab[87]
-#define __pyx_n_u_pyx_vtable __pyx_string_tab[88]
-#define __pyx_n_u_qualname __pyx_string_tab[89]
-#define __pyx_n_u_reduce __pyx_string_tab[90]
-#define __pyx_n_u_reduce_cython __pyx_string_tab[91]
-#define __pyx_n_u_reduce_ex __pyx_string_tab[92]
-#define __pyx_n_u_set_name __pyx_string_tab[93]
-#define __pyx_n_u_setstate __pyx_string_tab[94]
-#define __pyx_n_u_setstate_cython __pyx_string_tab[95]
-#define __pyx_n_u_test __pyx_string_tab[96]
-#define __pyx_n_u_dict_2 __pyx_string_tab[97]
-#define __pyx_n_u_is_coroutine __pyx_string_tab[98]
-#define __pyx_n_u_abc __pyx_string_tab[99]
-#define __pyx_n_u_accepts __pyx_string_tab[100]
-#define __pyx_n_u_allocate_buffer __pyx_string_tab[101]
-#define __pyx_n_u_args __pyx_string_tab[102]
-#define __pyx_n_u_asyncio_coroutines __pyx_string_tab[103]
-#define __pyx_n_u_at __pyx_string_tab[104]
-#define __pyx_n_u_base __pyx_string_tab[105]
-#define __pyx_n_u_batch_bytes __pyx_string_tab[106]
-#define __pyx_n_u_behind __pyx_string_tab[107]
-#define __pyx_n_u_body __pyx_string_tab[108]
-#define __pyx_n_u_bool __pyx_string_tab[109]
-#define __pyx_n_u_bytes __pyx_string_tab[110]
-#define __pyx_n_u_c __pyx_string_tab[111]
-#define __pyx_n_u_checksum __pyx_string_tab[112]
-#define __pyx_n_u_cline_in_traceback __pyx_string_tab[113]
-#define __pyx_n_u_columns __pyx_string_tab[114]
-#define __pyx_n_u_count __pyx_string_tab[115]
-#define __pyx_n_u_data __pyx_string_tab[116]
-#define __pyx_n_u_dead __pyx_string_tab[117]
-#define __pyx_n_u_deleted __pyx_string_tab[118]
-#define __pyx_n_u_dtype_is_object __pyx_string_tab[119]
-#define __pyx_n_u_encode __pyx_string_tab[120]
-#define __pyx_n_u_end __pyx_string_tab[121]
-#define __pyx_n_u_ends __pyx_string_tab[122]
-#define __pyx_n_u_enumerate __pyx_string_tab[123]
-#define __pyx_n_u_error __pyx_string_tab[124]
-#define __pyx_n_u_first __pyx_string_tab[125]
-#define __pyx_n_u_flags __pyx_string_tab[126]
-#define __pyx_n_u_format __pyx_string_tab[127]
-#define __pyx_n_u_fortran __pyx_string_tab[128]
-#define __pyx_n_u_frames __pyx_string_tab[129]
-#define __pyx_n_u_get __pyx_string_tab[130]
-#define __pyx_n_u_has_encrypted __pyx_string_tab[131]
-#define __pyx_n_u_head __pyx_string_tab[132]
-#define __pyx_n_u_headers __pyx_string_tab[133]
-#define __pyx_n_u_high __pyx_string_tab[134]
-#define __pyx_n_u_high_ns __pyx_string_tab[135]
-#define __pyx_n_u_id __pyx_string_tab[136]
-#define __pyx_n_u_index __pyx_string_tab[137]
-#define __pyx_n_u_int __pyx_string_tab[138]
-#define __pyx_n_u_items __pyx_string_tab[139]
-#define __pyx_n_u_itemsize __pyx_string_tab[140]
-#define __pyx_n_u_key __pyx_string_tab[141]
-#define __pyx_n_u_key_size __pyx_string_tab[142]
-#define __pyx_n_u_known __pyx_string_tab[143]
-#define __pyx_n_u_last __pyx_string_tab[144]
-#define __pyx_n_u_last_sequence __pyx_string_tab[145]
-#define __pyx_n_u_length __pyx_string_tab[146]
-#define __pyx_n_u_low __pyx_string_tab[147]
-#define __pyx_n_u_low_ns __pyx_string_tab[148]
-#define __pyx_n_u_memview __pyx_string_tab[149]
-#define __pyx_n_u_messages __pyx_string_tab[150]
-#define __pyx_n_u_mode __pyx_string_tab[151]
-#define __pyx_n_u_msg_id __pyx_string_tab[152]
-#define __pyx_n_u_name __pyx_string_tab[153]
-#define __pyx_n_u_nanos __pyx_string_tab[154]
-#define __pyx_n_u_ndim __pyx_string_tab[155]
-#define __pyx_n_u_next_batch __pyx_string_tab[156]
-#define __pyx_n_u_obj __pyx_string_tab[157]
-#define __pyx_n_u_offset __pyx_string_tab[158]
-#define __pyx_n_u_offsets __pyx_string_tab[159]
-#define __pyx_n_u_open_records __pyx_string_tab[160]
-#define __pyx_n_u_opener __pyx_string_tab[161]
-#define __pyx_n_u_out __pyx_string_tab[162]
-#define __pyx_n_u_pack __pyx_string_tab[163]
-#define __pyx_n_u_payload __pyx_string_tab[164]
-#define __pyx_n_u_pop __pyx_string_tab[165]
-#define __pyx_n_u_property __pyx_string_tab[166]
-#define __pyx_n_u_pyspark_jetstream__decode __pyx_string_tab[167]
-#define __pyx_n_u_reason __pyx_string_tab[168]
-#define __pyx_n_u_register __pyx_string_tab[169]
-#define __pyx_n_u_repeat_text __pyx_string_tab[170]
-#define __pyx_n_u_resync __pyx_string_tab[171]
-#define __pyx_n_u_return __pyx_string_tab[172]
-#define __pyx_n_u_row __pyx_string_tab[173]
-#define __pyx_n_u_rows __pyx_string_tab[174]
-#define __pyx_n_u_salt __pyx_string_tab[175]
-#define __pyx_n_u_scan_log __pyx_string_tab[176]
-#define __pyx_n_u_seed __pyx_string_tab[177]
-#define __pyx_n_u_seen __pyx_string_tab[178]
-#define __pyx_n_u_self __pyx_string_tab[179]
-#define __pyx_n_u_seq __pyx_string_tab[180]
-#define __pyx_n_u_setdefault __pyx_string_tab[181]
-#define __pyx_n_u_shape __pyx_string_tab[182]
-#define __pyx_n_u_show_dead __pyx_string_tab[183]
-#define __pyx_n_u_size __pyx_string_tab[184]
-#define __pyx_n_u_source __pyx_string_tab[185]
-#define __pyx_n_u_start __pyx_string_tab[186]
-#define __pyx_n_u_state __pyx_string_tab[187]
-#define __pyx_n_u_step __pyx_string_tab[188]
-#define __pyx_n_u_stop __pyx_string_tab[189]
-#define __pyx_n_u_str __pyx_string_tab[190]
-#define __pyx_n_u_struct __pyx_string_tab[191]
-#define __pyx_n_u_subject __pyx_string_tab[192]
-#define __pyx_n_u_text __pyx_string_tab[193]
-#define __pyx_n_u_to __pyx_string_tab[194]
-#define __pyx_n_u_to_micros __pyx_string_tab[195]
-#define __pyx_n_u_tolerant __pyx_string_tab[196]
-#define __pyx_n_u_total __pyx_string_tab[197]
-#define __pyx_n_u_ts_ns __pyx_string_tab[198]
-#define __pyx_n_u_unpack __pyx_string_tab[199]
-#define __pyx_n_u_update __pyx_string_tab[200]
-#define __pyx_n_u_use_setstate __pyx_string_tab[201]
-#define __pyx_n_u_value __pyx_string_tab[202]
-#define __pyx_n_u_value_size __pyx_string_tab[203]
-#define __pyx_n_u_values __pyx_string_tab[204]
-#define __pyx_n_u_view __pyx_string_tab[205]
-#define __pyx_n_u_walk __pyx_string_tab[206]
-#define __pyx_n_u_x __pyx_string_tab[207]
-#define __pyx_kp_b__5 __pyx_string_tab[208]
-#define __pyx_n_b_O __pyx_string_tab[209]
-#define __pyx_kp_b_iso88591_Q __pyx_string_tab[210]
-#define __pyx_kp_b_iso88591_1F __pyx_string_tab[211]
-#define __pyx_kp_b_iso88591_q_0_kQR_5_7_q_a_1 __pyx_string_tab[212]
-#define __pyx_kp_b_iso88591_WD_t1_q_l_vWE_Q_q_q_q_d_7_WA_d __pyx_string_tab[213]
-#define __pyx_kp_b_iso88591_A_t5 __pyx_string_tab[214]
-#define __pyx_kp_b_iso88591_6_Q_q_5_at1F_Qk_xs_7R __pyx_string_tab[215]
-#define __pyx_kp_b_iso88591_Zq_Cq_s_avV2Q_a_z_2_1_uAQ_q_r_R __pyx_string_tab[216]
-#define __pyx_kp_b_iso88591_m81_2_7_e2SPRRS_4AQ_1A_uAU_A_AW __pyx_string_tab[217]
-#define __pyx_kp_b_iso88591_A_9Cq __pyx_string_tab[218]
-#define __pyx_kp_b_iso88591_4A_4q_c_Q_s_q_Rq_e2Q_7_Q_1_5_Ba __pyx_string_tab[219]
-#define __pyx_kp_b_iso88591_J_4q_c_Q_s_q_U_Rq_avRt5_a_7_Q_t __pyx_string_tab[220]
-#define __pyx_kp_b_iso88591_RRS_Q_s_2_q_R_Q_avRq_5_Bc_E_Rs __pyx_string_tab[221]
-#define __pyx_kp_b_iso88591_TTU_4q_c_Q_s_1_7q_31_Rq_avRt5_a __pyx_string_tab[222]
-#define __pyx_kp_b_iso88591_A_d_6_A_1_xq_4y_q_T_1_4y_q_XQgQ __pyx_string_tab[223]
+#define __pyx_kp_u_unable_to_allocate_array_data __pyx_string_tab[36]
+#define __pyx_kp_u_unable_to_allocate_shape_and_str __pyx_string_tab[37]
+#define __pyx_n_u_ASCII __pyx_string_tab[38]
+#define __pyx_n_u_Bytes __pyx_string_tab[39]
+#define __pyx_n_u_Bytes___reduce_cython __pyx_string_tab[40]
+#define __pyx_n_u_Bytes___setstate_cython __pyx_string_tab[41]
+#define __pyx_n_u_DELETED __pyx_string_tab[42]
+#define __pyx_n_u_Damage __pyx_string_tab[43]
+#define __pyx_n_u_Damage_offset __pyx_string_tab[44]
+#define __pyx_n_u_Damage_reason __pyx_string_tab[45]
+#define __pyx_n_u_Decoder __pyx_string_tab[46]
+#define __pyx_n_u_Decoder___reduce_cython __pyx_string_tab[47]
+#define __pyx_n_u_Decoder___setstate_cython __pyx_string_tab[48]
+#define __pyx_n_u_Decoder_next_batch __pyx_string_tab[49]
+#define __pyx_n_u_Ellipsis __pyx_string_tab[50]
+#define __pyx_n_u_Encrypted __pyx_string_tab[51]
+#define __pyx_n_u_FieldList __pyx_string_tab[52]
+#define __pyx_n_u_FieldList___reduce_cython __pyx_string_tab[53]
+#define __pyx_n_u_FieldList___setstate_cython __pyx_string_tab[54]
+#define __pyx_n_u_HEADERS __pyx_string_tab[55]
+#define __pyx_n_u_MSG_ID __pyx_string_tab[56]
+#define __pyx_n_u_PAYLOAD __pyx_string_tab[57]
+#define __pyx_n_u_SEQ __pyx_string_tab[58]
+#define __pyx_n_u_SIZE __pyx_string_tab[59]
+#define __pyx_n_u_SUBJECT __pyx_string_tab[60]
+#define __pyx_n_u_Sequence __pyx_string_tab[61]
+#define __pyx_n_u_TIME __pyx_string_tab[62]
+#define __pyx_n_u_View_MemoryView __pyx_string_tab[63]
+#define __pyx_n_u_Pyx_PyDict_NextRef __pyx_string_tab[64]
+#define __pyx_n_u_annotate __pyx_string_tab[65]
+#define __pyx_n_u_class __pyx_string_tab[66]
+#define __pyx_n_u_class_getitem __pyx_string_tab[67]
+#define __pyx_n_u_dict __pyx_string_tab[68]
+#define __pyx_n_u_doc __pyx_string_tab[69]
+#define __pyx_n_u_func __pyx_string_tab[70]
+#define __pyx_n_u_getstate __pyx_string_tab[71]
+#define __pyx_n_u_import __pyx_string_tab[72]
+#define __pyx_n_u_main __pyx_string_tab[73]
+#define __pyx_n_u_metaclass __pyx_string_tab[74]
+#define __pyx_n_u_module __pyx_string_tab[75]
+#define __pyx_n_u_mro_entries __pyx_string_tab[76]
+#define __pyx_n_u_name_2 __pyx_string_tab[77]
+#define __pyx_n_u_new __pyx_string_tab[78]
+#define __pyx_n_u_prepare __pyx_string_tab[79]
+#define __pyx_n_u_pyx_checksum __pyx_string_tab[80]
+#define __pyx_n_u_pyx_result __pyx_string_tab[81]
+#define __pyx_n_u_pyx_state __pyx_string_tab[82]
+#define __pyx_n_u_pyx_type __pyx_string_tab[83]
+#define __pyx_n_u_pyx_unpickle_Bytes __pyx_string_tab[84]
+#define __pyx_n_u_pyx_unpickle_Enum __pyx_string_tab[85]
+#define __pyx_n_u_pyx_vtable __pyx_string_tab[86]
+#define __pyx_n_u_qualname __pyx_string_tab[87]
+#define __pyx_n_u_reduce __pyx_string_tab[88]
+#define __pyx_n_u_reduce_cython __pyx_string_tab[89]
+#define __pyx_n_u_reduce_ex __pyx_string_tab[90]
+#define __pyx_n_u_set_name __pyx_string_tab[91]
+#define __pyx_n_u_setstate __pyx_string_tab[92]
+#define __pyx_n_u_setstate_cython __pyx_string_tab[93]
+#define __pyx_n_u_test __pyx_string_tab[94]
+#define __pyx_n_u_dict_2 __pyx_string_tab[95]
+#define __pyx_n_u_is_coroutine __pyx_string_tab[96]
+#define __pyx_n_u_abc __pyx_string_tab[97]
+#define __pyx_n_u_accepts __pyx_string_tab[98]
+#define __pyx_n_u_allocate_buffer __pyx_string_tab[99]
+#define __pyx_n_u_args __pyx_string_tab[100]
+#define __pyx_n_u_asyncio_coroutines __pyx_string_tab[101]
+#define __pyx_n_u_at __pyx_string_tab[102]
+#define __pyx_n_u_base __pyx_string_tab[103]
+#define __pyx_n_u_batch_bytes __pyx_string_tab[104]
+#define __pyx_n_u_body __pyx_string_tab[105]
+#define __pyx_n_u_bytes __pyx_string_tab[106]
+#define __pyx_n_u_c __pyx_string_tab[107]
+#define __pyx_n_u_cline_in_traceback __pyx_string_tab[108]
+#define __pyx_n_u_columns __pyx_string_tab[109]
+#define __pyx_n_u_count __pyx_string_tab[110]
+#define __pyx_n_u_data __pyx_string_tab[111]
+#define __pyx_n_u_dead __pyx_string_tab[112]
+#define __pyx_n_u_deleted __pyx_string_tab[113]
+#define __pyx_n_u_dtype_is_object __pyx_string_tab[114]
+#define __pyx_n_u_encode __pyx_string_tab[115]
+#define __pyx_n_u_end __pyx_string_tab[116]
+#define __pyx_n_u_ends __pyx_string_tab[117]
+#define __pyx_n_u_enumerate __pyx_string_tab[118]
+#define __pyx_n_u_error __pyx_string_tab[119]
+#define __pyx_n_u_first __pyx_string_tab[120]
+#define __pyx_n_u_flags __pyx_string_tab[121]
+#define __pyx_n_u_format __pyx_string_tab[122]
+#define __pyx_n_u_fortran __pyx_string_tab[123]
+#define __pyx_n_u_get __pyx_string_tab[124]
+#define __pyx_n_u_head __pyx_string_tab[125]
+#define __pyx_n_u_headers __pyx_string_tab[126]
+#define __pyx_n_u_high_ns __pyx_string_tab[127]
+#define __pyx_n_u_id __pyx_string_tab[128]
+#define __pyx_n_u_index __pyx_string_tab[129]
+#define __pyx_n_u_int __pyx_string_tab[130]
+#define __pyx_n_u_items __pyx_string_tab[131]
+#define __pyx_n_u_itemsize __pyx_string_tab[132]
+#define __pyx_n_u_key __pyx_string_tab[133]
+#define __pyx_n_u_key_size __pyx_string_tab[134]
+#define __pyx_n_u_known __pyx_string_tab[135]
+#define __pyx_n_u_last __pyx_string_tab[136]
+#define __pyx_n_u_length __pyx_string_tab[137]
+#define __pyx_n_u_low_ns __pyx_string_tab[138]
+#define __pyx_n_u_memview __pyx_string_tab[139]
+#define __pyx_n_u_mode __pyx_string_tab[140]
+#define __pyx_n_u_msg_id __pyx_string_tab[141]
+#define __pyx_n_u_name __pyx_string_tab[142]
+#define __pyx_n_u_nanos __pyx_string_tab[143]
+#define __pyx_n_u_ndim __pyx_string_tab[144]
+#define __pyx_n_u_next_batch __pyx_string_tab[145]
+#define __pyx_n_u_obj __pyx_string_tab[146]
+#define __pyx_n_u_offset __pyx_string_tab[147]
+#define __pyx_n_u_offsets __pyx_string_tab[148]
+#define __pyx_n_u_open_records __pyx_string_tab[149]
+#define __pyx_n_u_opener __pyx_string_tab[150]
+#define __pyx_n_u_out __pyx_string_tab[151]
+#define __pyx_n_u_pack __pyx_string_tab[152]
+#define __pyx_n_u_payload __pyx_string_tab[153]
+#define __pyx_n_u_pop __pyx_string_tab[154]
+#define __pyx_n_u_property __pyx_string_tab[155]
+#define __pyx_n_u_pyspark_jetstream__decode __pyx_string_tab[156]
+#define __pyx_n_u_reason __pyx_string_tab[157]
+#define __pyx_n_u_register __pyx_string_tab[158]
+#define __pyx_n_u_repeat_text __pyx_string_tab[159]
+#define __pyx_n_u_return __pyx_string_tab[160]
+#define __pyx_n_u_row __pyx_string_tab[161]
+#define __pyx_n_u_rows __pyx_string_tab[162]
+#define __pyx_n_u_salt __pyx_string_tab[163]
+#define __pyx_n_u_self __pyx_string_tab[164]
+#define __pyx_n_u_seq __pyx_string_tab[165]
+#define __pyx_n_u_setdefault __pyx_string_tab[166]
+#define __pyx_n_u_shape __pyx_string_tab[167]
+#define __pyx_n_u_show_dead __pyx_string_tab[168]
+#define __pyx_n_u_size __pyx_string_tab[169]
+#define __pyx_n_u_source __pyx_string_tab[170]
+#define __pyx_n_u_start __pyx_string_tab[171]
+#define __pyx_n_u_state __pyx_string_tab[172]
+#define __pyx_n_u_step __pyx_string_tab[173]
+#define __pyx_n_u_stop __pyx_string_tab[174]
+#define __pyx_n_u_str __pyx_string_tab[175]
+#define __pyx_n_u_struct __pyx_string_tab[176]
+#define __pyx_n_u_subject __pyx_string_tab[177]
+#define __pyx_n_u_text __pyx_string_tab[178]
+#define __pyx_n_u_to __pyx_string_tab[179]
+#define __pyx_n_u_to_micros __pyx_string_tab[180]
+#define __pyx_n_u_tolerant __pyx_string_tab[181]
+#define __pyx_n_u_ts_ns __pyx_string_tab[182]
+#define __pyx_n_u_unpack __pyx_string_tab[183]
+#define __pyx_n_u_update __pyx_string_tab[184]
+#define __pyx_n_u_use_setstate __pyx_string_tab[185]
+#define __pyx_n_u_value __pyx_string_tab[186]
+#define __pyx_n_u_value_size __pyx_string_tab[187]
+#define __pyx_n_u_values __pyx_string_tab[188]
+#define __pyx_n_u_x __pyx_string_tab[189]
+#define __pyx_kp_b__5 __pyx_string_tab[190]
+#define __pyx_n_b_O __pyx_string_tab[191]
+#define __pyx_kp_b_iso88591_Q __pyx_string_tab[192]
+#define __pyx_kp_b_iso88591_1F __pyx_string_tab[193]
+#define __pyx_kp_b_iso88591_q_0_kQR_5_7_q_a_1 __pyx_string_tab[194]
+#define __pyx_kp_b_iso88591_WD_t1_q_l_vWE_Q_q_q_q_d_7_WA_d __pyx_string_tab[195]
+#define __pyx_kp_b_iso88591_A_t5 __pyx_string_tab[196]
+#define __pyx_kp_b_iso88591_Zq_Cq_s_avV2Q_a_z_2_1_uAQ_q_r_R __pyx_string_tab[197]
+#define __pyx_kp_b_iso88591_m81_2_7_e2SPRRS_4AQ_1A_uAU_A_AW __pyx_string_tab[198]
+#define __pyx_kp_b_iso88591_J_4q_c_Q_s_q_U_Rq_avRt5_a_7_Q_t __pyx_string_tab[199]
+#define __pyx_kp_b_iso88591_A_d_6_A_1_xq_4y_q_T_1_4y_q_XQgQ __pyx_string_tab[200]
 #define __pyx_int_0 __pyx_number_tab[0]
 #define __pyx_int_neg_1 __pyx_number_tab[1]
 #define __pyx_int_1 __pyx_number_tab[2]
@@ -4334,9 +4297,9 @@ static CYTHON_SMALL_CODE int __pyx_m_clear(PyObject *m) {
   Py_CLEAR(clear_module_state->__pyx_umethod_PyDict_Type_pop.method);
   Py_CLEAR(clear_module_state->__pyx_umethod_PyDict_Type_values.method);
   for (int i=0; i<1; ++i) { Py_CLEAR(clear_module_state->__pyx_slice[i]); }
-  for (int i=0; i<3; ++i) { Py_CLEAR(clear_module_state->__pyx_tuple[i]); }
-  for (int i=0; i<18; ++i) { Py_CLEAR(clear_module_state->__pyx_codeobj_tab[i]); }
-  for (int i=0; i<224; ++i) { Py_CLEAR(clear_module_state->__pyx_string_tab[i]); }
+  for (int i=0; i<2; ++i) { Py_CLEAR(clear_module_state->__pyx_tuple[i]); }
+  for (int i=0; i<13; ++i) { Py_CLEAR(clear_module_state->__pyx_codeobj_tab[i]); }
+  for (int i=0; i<201; ++i) { Py_CLEAR(clear_module_state->__pyx_string_tab[i]); }
   for (int i=0; i<13; ++i) { Py_CLEAR(clear_module_state->__pyx_number_tab[i]); }
 /* #### Code section: module_state_clear_contents ### */
 /* CommonTypesMetaclass.module_state_clear */
@@ -4380,9 +4343,9 @@ static CYTHON_SMALL_CODE int __pyx_m_traverse(PyObject *m, visitproc visit, void
   Py_VISIT(traverse_module_state->__pyx_umethod_PyDict_Type_pop.method);
   Py_VISIT(traverse_module_state->__pyx_umethod_PyDict_Type_values.method);
   for (int i=0; i<1; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_slice[i]); }
-  for (int i=0; i<3; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_tuple[i]); }
-  for (int i=0; i<18; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_codeobj_tab[i]); }
-  for (int i=0; i<224; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_string_tab[i]); }
+  for (int i=0; i<2; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_tuple[i]); }
+  for (int i=0; i<13; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_codeobj_tab[i]); }
+  for (int i=0; i<201; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_string_tab[i]); }
   for (int i=0; i<13; ++i) { __Pyx_VISIT_CONST(traverse_module_state->__pyx_number_tab[i]); }
 /* #### Code section: module_state_traverse_contents ### */
 /* CommonTypesMetaclass.module_state_traverse */
@@ -18569,7 +18532,518 @@ static PyObject *__pyx_unpickle_Enum__set_state(struct __pyx_MemviewEnum_obj *__
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":45
+/* "pyspark_jetstream/_bytes.pxd":17
+ * 
+ * 
+ * cdef inline uint64_t load64(const char* at) noexcept nogil:             # <<<<<<<<<<<<<<
+ *     cdef uint64_t value
+ *     memcpy(&value, at, 8)
+*/
+
+static CYTHON_INLINE uint64_t __pyx_f_17pyspark_jetstream_6_bytes_load64(char const *__pyx_v_at) {
+  uint64_t __pyx_v_value;
+  uint64_t __pyx_r;
+
+  /* "pyspark_jetstream/_bytes.pxd":19
+ * cdef inline uint64_t load64(const char* at) noexcept nogil:
+ *     cdef uint64_t value
+ *     memcpy(&value, at, 8)             # <<<<<<<<<<<<<<
+ *     return value
+ * 
+*/
+  (void)(memcpy((&__pyx_v_value), __pyx_v_at, 8));
+
+  /* "pyspark_jetstream/_bytes.pxd":20
+ *     cdef uint64_t value
+ *     memcpy(&value, at, 8)
+ *     return value             # <<<<<<<<<<<<<<
+ * 
+ * 
+*/
+  {
+
+    __pyx_r = __pyx_v_value;
+  }
+  goto __pyx_L0;
+
+  /* "pyspark_jetstream/_bytes.pxd":17
+ * 
+ * 
+ * cdef inline uint64_t load64(const char* at) noexcept nogil:             # <<<<<<<<<<<<<<
+ *     cdef uint64_t value
+ *     memcpy(&value, at, 8)
+*/
+
+  /* function exit code */
+  __pyx_L0:;
+
+  return __pyx_r;
+}
+
+/* "pyspark_jetstream/_bytes.pxd":23
+ * 
+ * 
+ * cdef inline uint32_t load32(const char* at) noexcept nogil:             # <<<<<<<<<<<<<<
+ *     cdef uint32_t value
+ *     memcpy(&value, at, 4)
+*/
+
+static CYTHON_INLINE uint32_t __pyx_f_17pyspark_jetstream_6_bytes_load32(char const *__pyx_v_at) {
+  uint32_t __pyx_v_value;
+  uint32_t __pyx_r;
+
+  /* "pyspark_jetstream/_bytes.pxd":25
+ * cdef inline uint32_t load32(const char* at) noexcept nogil:
+ *     cdef uint32_t value
+ *     memcpy(&value, at, 4)             # <<<<<<<<<<<<<<
+ *     return value
+ * 
+*/
+  (void)(memcpy((&__pyx_v_value), __pyx_v_at, 4));
+
+  /* "pyspark_jetstream/_bytes.pxd":26
+ *     cdef uint32_t value
+ *     memcpy(&value, at, 4)
+ *     return value             # <<<<<<<<<<<<<<
+ * 
+ * 
+*/
+  {
+
+    __pyx_r = __pyx_v_value;
+  }
+  goto __pyx_L0;
+
+  /* "pyspark_jetstream/_bytes.pxd":23
+ * 
+ * 
+ * cdef inline uint32_t load32(const char* at) noexcept nogil:             # <<<<<<<<<<<<<<
+ *     cdef uint32_t value
+ *     memcpy(&value, at, 4)
+*/
+
+  /* function exit code */
+  __pyx_L0:;
+
+  return __pyx_r;
+}
+
+/* "pyspark_jetstream/_bytes.pxd":29
+ * 
+ * 
+ * cdef inline uint16_t load16(const char* at) noexcept nogil:             # <<<<<<<<<<<<<<
+ *     cdef uint16_t value
+ *     memcpy(&value, at, 2)
+*/
+
+static CYTHON_INLINE uint16_t __pyx_f_17pyspark_jetstream_6_bytes_load16(char const *__pyx_v_at) {
+  uint16_t __pyx_v_value;
+  uint16_t __pyx_r;
+
+  /* "pyspark_jetstream/_bytes.pxd":31
+ * cdef inline uint16_t load16(const char* at) noexcept nogil:
+ *     cdef uint16_t value
+ *     memcpy(&value, at, 2)             # <<<<<<<<<<<<<<
+ *     return value
+ * 
+*/
+  (void)(memcpy((&__pyx_v_value), __pyx_v_at, 2));
+
+  /* "pyspark_jetstream/_bytes.pxd":32
+ *     cdef uint16_t value
+ *     memcpy(&value, at, 2)
+ *     return value             # <<<<<<<<<<<<<<
+ * 
+ * 
+*/
+  {
+
+    __pyx_r = __pyx_v_value;
+  }
+  goto __pyx_L0;
+
+  /* "pyspark_jetstream/_bytes.pxd":29
+ * 
+ * 
+ * cdef inline uint16_t load16(const char* at) noexcept nogil:             # <<<<<<<<<<<<<<
+ *     cdef uint16_t value
+ *     memcpy(&value, at, 2)
+*/
+
+  /* function exit code */
+  __pyx_L0:;
+
+  return __pyx_r;
+}
+
+/* "pyspark_jetstream/_bytes.pxd":35
+ * 
+ * 
+ * cdef inline uint32_t shape_of(const char* at, uint64_t room) noexcept nogil:             # <<<<<<<<<<<<<<
+ *     """The record's size when its lengths fit each other and `room`, else 0."""
+ *     cdef uint32_t size
+*/
+
+static CYTHON_INLINE uint32_t __pyx_f_17pyspark_jetstream_6_bytes_shape_of(char const *__pyx_v_at, uint64_t __pyx_v_room) {
+  uint32_t __pyx_v_size;
+  uint32_t __pyx_r;
+  int __pyx_t_1;
+  int __pyx_t_2;
+
+  /* "pyspark_jetstream/_bytes.pxd":38
+ *     """The record's size when its lengths fit each other and `room`, else 0."""
+ *     cdef uint32_t size
+ *     if room < RECORD_FIXED:             # <<<<<<<<<<<<<<
+ *         return 0
+ *     size = load32(at)
+*/
+  __pyx_t_1 = (__pyx_v_room < __pyx_e_17pyspark_jetstream_6_bytes_RECORD_FIXED);
+
+  if (__pyx_t_1) {
+
+
+    /* "pyspark_jetstream/_bytes.pxd":39
+ *     cdef uint32_t size
+ *     if room < RECORD_FIXED:
+ *         return 0             # <<<<<<<<<<<<<<
+ *     size = load32(at)
+ *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:
+*/
+    {
+
+      __pyx_r = 0;
+    }
+    goto __pyx_L0;
+
+    /* "pyspark_jetstream/_bytes.pxd":38
+ *     """The record's size when its lengths fit each other and `room`, else 0."""
+ *     cdef uint32_t size
+ *     if room < RECORD_FIXED:             # <<<<<<<<<<<<<<
+ *         return 0
+ *     size = load32(at)
+*/
+  }
+
+  /* "pyspark_jetstream/_bytes.pxd":40
+ *     if room < RECORD_FIXED:
+ *         return 0
+ *     size = load32(at)             # <<<<<<<<<<<<<<
+ *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:
+ *         return 0
+*/
+  __pyx_v_size = __pyx_f_17pyspark_jetstream_6_bytes_load32(__pyx_v_at);
+
+  /* "pyspark_jetstream/_bytes.pxd":41
+ *         return 0
+ *     size = load32(at)
+ *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:             # <<<<<<<<<<<<<<
+ *         return 0
+ *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:
+*/
+  __pyx_t_2 = (__pyx_v_size < __pyx_e_17pyspark_jetstream_6_bytes_RECORD_FIXED);
+
+  if (!__pyx_t_2) {
+
+  } else {
+
+    __pyx_t_1 = __pyx_t_2;
+
+    goto __pyx_L5_bool_binop_done;
+  }
+  __pyx_t_2 = (__pyx_v_size > __pyx_v_room);
+
+  if (!__pyx_t_2) {
+
+  } else {
+
+    __pyx_t_1 = __pyx_t_2;
+
+    goto __pyx_L5_bool_binop_done;
+  }
+  __pyx_t_2 = (__pyx_v_size > __pyx_e_17pyspark_jetstream_6_bytes_RECORD_SIZE_MAX);
+
+
+  __pyx_t_1 = __pyx_t_2;
+
+  __pyx_L5_bool_binop_done:;
+  if (__pyx_t_1) {
+
+
+    /* "pyspark_jetstream/_bytes.pxd":42
+ *     size = load32(at)
+ *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:
+ *         return 0             # <<<<<<<<<<<<<<
+ *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:
+ *         return 0
+*/
+    {
+
+      __pyx_r = 0;
+    }
+    goto __pyx_L0;
+
+    /* "pyspark_jetstream/_bytes.pxd":41
+ *         return 0
+ *     size = load32(at)
+ *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:             # <<<<<<<<<<<<<<
+ *         return 0
+ *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:
+*/
+  }
+
+  /* "pyspark_jetstream/_bytes.pxd":43
+ *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:
+ *         return 0
+ *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:             # <<<<<<<<<<<<<<
+ *         return 0
+ *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:
+*/
+  __pyx_t_2 = ((__pyx_v_at[4]) < __pyx_e_17pyspark_jetstream_6_bytes_KIND_MESSAGE);
+
+  if (!__pyx_t_2) {
+
+  } else {
+
+    __pyx_t_1 = __pyx_t_2;
+
+    goto __pyx_L9_bool_binop_done;
+  }
+  __pyx_t_2 = ((__pyx_v_at[4]) > __pyx_e_17pyspark_jetstream_6_bytes_KIND_ERASED);
+
+
+  __pyx_t_1 = __pyx_t_2;
+
+  __pyx_L9_bool_binop_done:;
+  if (__pyx_t_1) {
+
+
+    /* "pyspark_jetstream/_bytes.pxd":44
+ *         return 0
+ *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:
+ *         return 0             # <<<<<<<<<<<<<<
+ *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:
+ *         return 0
+*/
+    {
+
+      __pyx_r = 0;
+    }
+    goto __pyx_L0;
+
+    /* "pyspark_jetstream/_bytes.pxd":43
+ *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:
+ *         return 0
+ *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:             # <<<<<<<<<<<<<<
+ *         return 0
+ *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:
+*/
+  }
+
+  /* "pyspark_jetstream/_bytes.pxd":45
+ *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:
+ *         return 0
+ *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:             # <<<<<<<<<<<<<<
+ *         return 0
+ *     if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:
+*/
+  __pyx_t_1 = (((((uint64_t)__pyx_f_17pyspark_jetstream_6_bytes_load16((__pyx_v_at + 6))) + __pyx_f_17pyspark_jetstream_6_bytes_load32((__pyx_v_at + 24))) + __pyx_e_17pyspark_jetstream_6_bytes_RECORD_FIXED) > __pyx_v_size);
+
+  if (__pyx_t_1) {
+
+
+    /* "pyspark_jetstream/_bytes.pxd":46
+ *         return 0
+ *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:
+ *         return 0             # <<<<<<<<<<<<<<
+ *     if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:
+ *         return 0
+*/
+    {
+
+      __pyx_r = 0;
+    }
+    goto __pyx_L0;
+
+    /* "pyspark_jetstream/_bytes.pxd":45
+ *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:
+ *         return 0
+ *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:             # <<<<<<<<<<<<<<
+ *         return 0
+ *     if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:
+*/
+  }
+
+  /* "pyspark_jetstream/_bytes.pxd":47
+ *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:
+ *         return 0
+ *     if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:             # <<<<<<<<<<<<<<
+ *         return 0
+ *     return size
+*/
+  __pyx_t_2 = ((__pyx_v_at[4]) == __pyx_e_17pyspark_jetstream_6_bytes_KIND_SKIP);
+
+  if (__pyx_t_2) {
+
+  } else {
+
+    __pyx_t_1 = __pyx_t_2;
+
+    goto __pyx_L13_bool_binop_done;
+  }
+  __pyx_t_2 = (__pyx_v_size != (__pyx_e_17pyspark_jetstream_6_bytes_RECORD_FIXED + 8));
+
+
+  __pyx_t_1 = __pyx_t_2;
+
+  __pyx_L13_bool_binop_done:;
+  if (__pyx_t_1) {
+
+
+    /* "pyspark_jetstream/_bytes.pxd":48
+ *         return 0
+ *     if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:
+ *         return 0             # <<<<<<<<<<<<<<
+ *     return size
+ * 
+*/
+    {
+
+      __pyx_r = 0;
+    }
+    goto __pyx_L0;
+
+    /* "pyspark_jetstream/_bytes.pxd":47
+ *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:
+ *         return 0
+ *     if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:             # <<<<<<<<<<<<<<
+ *         return 0
+ *     return size
+*/
+  }
+
+  /* "pyspark_jetstream/_bytes.pxd":49
+ *     if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:
+ *         return 0
+ *     return size             # <<<<<<<<<<<<<<
+ * 
+ * 
+*/
+  {
+
+    __pyx_r = __pyx_v_size;
+  }
+  goto __pyx_L0;
+
+  /* "pyspark_jetstream/_bytes.pxd":35
+ * 
+ * 
+ * cdef inline uint32_t shape_of(const char* at, uint64_t room) noexcept nogil:             # <<<<<<<<<<<<<<
+ *     """The record's size when its lengths fit each other and `room`, else 0."""
+ *     cdef uint32_t size
+*/
+
+  /* function exit code */
+  __pyx_L0:;
+
+  return __pyx_r;
+}
+
+/* "pyspark_jetstream/_bytes.pxd":52
+ * 
+ * 
+ * cdef inline uint32_t check(const char* at, uint64_t room, uint64_t salt) noexcept nogil:             # <<<<<<<<<<<<<<
+ *     """Its size when it is whole and its checksum holds, else 0."""
+ *     cdef uint32_t size = shape_of(at, room)
+*/
+
+static CYTHON_INLINE uint32_t __pyx_f_17pyspark_jetstream_6_bytes_check(char const *__pyx_v_at, uint64_t __pyx_v_room, uint64_t __pyx_v_salt) {
+  uint32_t __pyx_v_size;
+  uint32_t __pyx_r;
+  int __pyx_t_1;
+  int __pyx_t_2;
+
+  /* "pyspark_jetstream/_bytes.pxd":54
+ * cdef inline uint32_t check(const char* at, uint64_t room, uint64_t salt) noexcept nogil:
+ *     """Its size when it is whole and its checksum holds, else 0."""
+ *     cdef uint32_t size = shape_of(at, room)             # <<<<<<<<<<<<<<
+ *     if size and xxh64(at, size - 8, salt) != load64(at + size - 8):
+ *         return 0
+*/
+  __pyx_v_size = __pyx_f_17pyspark_jetstream_6_bytes_shape_of(__pyx_v_at, __pyx_v_room);
+
+  /* "pyspark_jetstream/_bytes.pxd":55
+ *     """Its size when it is whole and its checksum holds, else 0."""
+ *     cdef uint32_t size = shape_of(at, room)
+ *     if size and xxh64(at, size - 8, salt) != load64(at + size - 8):             # <<<<<<<<<<<<<<
+ *         return 0
+ *     return size
+*/
+  __pyx_t_2 = (__pyx_v_size != 0);
+
+  if (__pyx_t_2) {
+
+  } else {
+
+    __pyx_t_1 = __pyx_t_2;
+
+    goto __pyx_L4_bool_binop_done;
+  }
+  __pyx_t_2 = (martlet_xxh64(__pyx_v_at, (__pyx_v_size - 8), __pyx_v_salt) != __pyx_f_17pyspark_jetstream_6_bytes_load64(((__pyx_v_at + __pyx_v_size) - 8)));
+
+
+  __pyx_t_1 = __pyx_t_2;
+
+  __pyx_L4_bool_binop_done:;
+  if (__pyx_t_1) {
+
+
+    /* "pyspark_jetstream/_bytes.pxd":56
+ *     cdef uint32_t size = shape_of(at, room)
+ *     if size and xxh64(at, size - 8, salt) != load64(at + size - 8):
+ *         return 0             # <<<<<<<<<<<<<<
+ *     return size
+*/
+    {
+
+      __pyx_r = 0;
+    }
+    goto __pyx_L0;
+
+    /* "pyspark_jetstream/_bytes.pxd":55
+ *     """Its size when it is whole and its checksum holds, else 0."""
+ *     cdef uint32_t size = shape_of(at, room)
+ *     if size and xxh64(at, size - 8, salt) != load64(at + size - 8):             # <<<<<<<<<<<<<<
+ *         return 0
+ *     return size
+*/
+  }
+
+  /* "pyspark_jetstream/_bytes.pxd":57
+ *     if size and xxh64(at, size - 8, salt) != load64(at + size - 8):
+ *         return 0
+ *     return size             # <<<<<<<<<<<<<<
+*/
+  {
+
+    __pyx_r = __pyx_v_size;
+  }
+  goto __pyx_L0;
+
+  /* "pyspark_jetstream/_bytes.pxd":52
+ * 
+ * 
+ * cdef inline uint32_t check(const char* at, uint64_t room, uint64_t salt) noexcept nogil:             # <<<<<<<<<<<<<<
+ *     """Its size when it is whole and its checksum holds, else 0."""
+ *     cdef uint32_t size = shape_of(at, room)
+*/
+
+  /* function exit code */
+  __pyx_L0:;
+
+  return __pyx_r;
+}
+
+/* "pyspark_jetstream/_decode.pyx":35
  *     """`Damage(offset, reason)`: what stands at `offset` does not hold."""
  * 
  *     @property             # <<<<<<<<<<<<<<
@@ -18616,32 +19090,32 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_self,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 45, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 35, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 45, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 35, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "offset", 0) < (0)) __PYX_ERR(0, 45, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "offset", 0) < (0)) __PYX_ERR(0, 35, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 1; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("offset", 1, 1, 1, i); __PYX_ERR(0, 45, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("offset", 1, 1, 1, i); __PYX_ERR(0, 35, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 1)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 45, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 35, __pyx_L3_error)
     }
     __pyx_v_self = values[0];
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("offset", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 45, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("offset", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 35, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -18672,19 +19146,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6Damage_offset(CYTHON_UNU
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("offset", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":47
+  /* "pyspark_jetstream/_decode.pyx":37
  *     @property
  *     def offset(self) -> int:
  *         return self.args[0]             # <<<<<<<<<<<<<<
  * 
  *     @property
 */
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_self, __pyx_mstate_global->__pyx_n_u_args); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 47, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_self, __pyx_mstate_global->__pyx_n_u_args); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 37, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_2 = __Pyx_GetItemInt(__pyx_t_1, 0, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_OwnStrongReference); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 47, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_GetItemInt(__pyx_t_1, 0, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_OwnStrongReference); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 37, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
-  if (__Pyx_PyInt_FromNumber(&__pyx_t_2, NULL, 1) < (0)) __PYX_ERR(0, 47, __pyx_L1_error)
+  if (__Pyx_PyInt_FromNumber(&__pyx_t_2, NULL, 1) < (0)) __PYX_ERR(0, 37, __pyx_L1_error)
   {
     PyObject *__pyx_temp;
     {
@@ -18696,7 +19170,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6Damage_offset(CYTHON_UNU
   __pyx_t_2 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":45
+  /* "pyspark_jetstream/_decode.pyx":35
  *     """`Damage(offset, reason)`: what stands at `offset` does not hold."""
  * 
  *     @property             # <<<<<<<<<<<<<<
@@ -18716,7 +19190,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6Damage_offset(CYTHON_UNU
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":49
+/* "pyspark_jetstream/_decode.pyx":39
  *         return self.args[0]
  * 
  *     @property             # <<<<<<<<<<<<<<
@@ -18763,32 +19237,32 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_self,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 49, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 39, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 49, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 39, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "reason", 0) < (0)) __PYX_ERR(0, 49, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "reason", 0) < (0)) __PYX_ERR(0, 39, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 1; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("reason", 1, 1, 1, i); __PYX_ERR(0, 49, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("reason", 1, 1, 1, i); __PYX_ERR(0, 39, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 1)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 49, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 39, __pyx_L3_error)
     }
     __pyx_v_self = values[0];
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("reason", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 49, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("reason", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 39, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -18819,19 +19293,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6Damage_2reason(CYTHON_UN
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("reason", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":51
+  /* "pyspark_jetstream/_decode.pyx":41
  *     @property
  *     def reason(self) -> str:
  *         return self.args[1]             # <<<<<<<<<<<<<<
  * 
  * 
 */
-  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_self, __pyx_mstate_global->__pyx_n_u_args); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 51, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_GetAttrStr(__pyx_v_self, __pyx_mstate_global->__pyx_n_u_args); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 41, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_2 = __Pyx_GetItemInt(__pyx_t_1, 1, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_OwnStrongReference); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 51, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_GetItemInt(__pyx_t_1, 1, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_OwnStrongReference); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 41, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
-  if (!(likely(PyUnicode_CheckExact(__pyx_t_2))||((__pyx_t_2) == Py_None) || __Pyx_RaiseUnexpectedTypeError("str", __pyx_t_2))) __PYX_ERR(0, 51, __pyx_L1_error)
+  if (!(likely(PyUnicode_CheckExact(__pyx_t_2))||((__pyx_t_2) == Py_None) || __Pyx_RaiseUnexpectedTypeError("str", __pyx_t_2))) __PYX_ERR(0, 41, __pyx_L1_error)
   {
     PyObject *__pyx_temp;
     {
@@ -18843,7 +19317,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6Damage_2reason(CYTHON_UN
   __pyx_t_2 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":49
+  /* "pyspark_jetstream/_decode.pyx":39
  *         return self.args[0]
  * 
  *     @property             # <<<<<<<<<<<<<<
@@ -18863,729 +19337,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6Damage_2reason(CYTHON_UN
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":58
- * 
- * 
- * cdef inline uint64_t load64(const char* at) noexcept nogil:             # <<<<<<<<<<<<<<
- *     cdef uint64_t value
- *     memcpy(&value, at, 8)
-*/
-
-static CYTHON_INLINE uint64_t __pyx_f_17pyspark_jetstream_7_decode_load64(char const *__pyx_v_at) {
-  uint64_t __pyx_v_value;
-  uint64_t __pyx_r;
-
-  /* "pyspark_jetstream/_decode.pyx":60
- * cdef inline uint64_t load64(const char* at) noexcept nogil:
- *     cdef uint64_t value
- *     memcpy(&value, at, 8)             # <<<<<<<<<<<<<<
- *     return value
- * 
-*/
-  (void)(memcpy((&__pyx_v_value), __pyx_v_at, 8));
-
-  /* "pyspark_jetstream/_decode.pyx":61
- *     cdef uint64_t value
- *     memcpy(&value, at, 8)
- *     return value             # <<<<<<<<<<<<<<
- * 
- * 
-*/
-  {
-
-    __pyx_r = __pyx_v_value;
-  }
-  goto __pyx_L0;
-
-  /* "pyspark_jetstream/_decode.pyx":58
- * 
- * 
- * cdef inline uint64_t load64(const char* at) noexcept nogil:             # <<<<<<<<<<<<<<
- *     cdef uint64_t value
- *     memcpy(&value, at, 8)
-*/
-
-  /* function exit code */
-  __pyx_L0:;
-
-  return __pyx_r;
-}
-
-/* "pyspark_jetstream/_decode.pyx":64
- * 
- * 
- * cdef inline uint32_t load32(const char* at) noexcept nogil:             # <<<<<<<<<<<<<<
- *     cdef uint32_t value
- *     memcpy(&value, at, 4)
-*/
-
-static CYTHON_INLINE uint32_t __pyx_f_17pyspark_jetstream_7_decode_load32(char const *__pyx_v_at) {
-  uint32_t __pyx_v_value;
-  uint32_t __pyx_r;
-
-  /* "pyspark_jetstream/_decode.pyx":66
- * cdef inline uint32_t load32(const char* at) noexcept nogil:
- *     cdef uint32_t value
- *     memcpy(&value, at, 4)             # <<<<<<<<<<<<<<
- *     return value
- * 
-*/
-  (void)(memcpy((&__pyx_v_value), __pyx_v_at, 4));
-
-  /* "pyspark_jetstream/_decode.pyx":67
- *     cdef uint32_t value
- *     memcpy(&value, at, 4)
- *     return value             # <<<<<<<<<<<<<<
- * 
- * 
-*/
-  {
-
-    __pyx_r = __pyx_v_value;
-  }
-  goto __pyx_L0;
-
-  /* "pyspark_jetstream/_decode.pyx":64
- * 
- * 
- * cdef inline uint32_t load32(const char* at) noexcept nogil:             # <<<<<<<<<<<<<<
- *     cdef uint32_t value
- *     memcpy(&value, at, 4)
-*/
-
-  /* function exit code */
-  __pyx_L0:;
-
-  return __pyx_r;
-}
-
-/* "pyspark_jetstream/_decode.pyx":70
- * 
- * 
- * cdef inline uint16_t load16(const char* at) noexcept nogil:             # <<<<<<<<<<<<<<
- *     cdef uint16_t value
- *     memcpy(&value, at, 2)
-*/
-
-static CYTHON_INLINE uint16_t __pyx_f_17pyspark_jetstream_7_decode_load16(char const *__pyx_v_at) {
-  uint16_t __pyx_v_value;
-  uint16_t __pyx_r;
-
-  /* "pyspark_jetstream/_decode.pyx":72
- * cdef inline uint16_t load16(const char* at) noexcept nogil:
- *     cdef uint16_t value
- *     memcpy(&value, at, 2)             # <<<<<<<<<<<<<<
- *     return value
- * 
-*/
-  (void)(memcpy((&__pyx_v_value), __pyx_v_at, 2));
-
-  /* "pyspark_jetstream/_decode.pyx":73
- *     cdef uint16_t value
- *     memcpy(&value, at, 2)
- *     return value             # <<<<<<<<<<<<<<
- * 
- * 
-*/
-  {
-
-    __pyx_r = __pyx_v_value;
-  }
-  goto __pyx_L0;
-
-  /* "pyspark_jetstream/_decode.pyx":70
- * 
- * 
- * cdef inline uint16_t load16(const char* at) noexcept nogil:             # <<<<<<<<<<<<<<
- *     cdef uint16_t value
- *     memcpy(&value, at, 2)
-*/
-
-  /* function exit code */
-  __pyx_L0:;
-
-  return __pyx_r;
-}
-
-/* "pyspark_jetstream/_decode.pyx":76
- * 
- * 
- * cdef uint32_t shape_of(const char* at, uint64_t room) noexcept nogil:             # <<<<<<<<<<<<<<
- *     """The record's size when its lengths fit each other and `room`, else 0."""
- *     cdef uint32_t size
-*/
-
-static uint32_t __pyx_f_17pyspark_jetstream_7_decode_shape_of(char const *__pyx_v_at, uint64_t __pyx_v_room) {
-  uint32_t __pyx_v_size;
-  uint32_t __pyx_r;
-  int __pyx_t_1;
-  int __pyx_t_2;
-
-  /* "pyspark_jetstream/_decode.pyx":79
- *     """The record's size when its lengths fit each other and `room`, else 0."""
- *     cdef uint32_t size
- *     if room < RECORD_FIXED:             # <<<<<<<<<<<<<<
- *         return 0
- *     size = load32(at)
-*/
-  __pyx_t_1 = (__pyx_v_room < __pyx_e_17pyspark_jetstream_7_decode_RECORD_FIXED);
-
-  if (__pyx_t_1) {
-
-
-    /* "pyspark_jetstream/_decode.pyx":80
- *     cdef uint32_t size
- *     if room < RECORD_FIXED:
- *         return 0             # <<<<<<<<<<<<<<
- *     size = load32(at)
- *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:
-*/
-    {
-
-      __pyx_r = 0;
-    }
-    goto __pyx_L0;
-
-    /* "pyspark_jetstream/_decode.pyx":79
- *     """The record's size when its lengths fit each other and `room`, else 0."""
- *     cdef uint32_t size
- *     if room < RECORD_FIXED:             # <<<<<<<<<<<<<<
- *         return 0
- *     size = load32(at)
-*/
-  }
-
-  /* "pyspark_jetstream/_decode.pyx":81
- *     if room < RECORD_FIXED:
- *         return 0
- *     size = load32(at)             # <<<<<<<<<<<<<<
- *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:
- *         return 0
-*/
-  __pyx_v_size = __pyx_f_17pyspark_jetstream_7_decode_load32(__pyx_v_at);
-
-  /* "pyspark_jetstream/_decode.pyx":82
- *         return 0
- *     size = load32(at)
- *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:             # <<<<<<<<<<<<<<
- *         return 0
- *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:
-*/
-  __pyx_t_2 = (__pyx_v_size < __pyx_e_17pyspark_jetstream_7_decode_RECORD_FIXED);
-
-  if (!__pyx_t_2) {
-
-  } else {
-
-    __pyx_t_1 = __pyx_t_2;
-
-    goto __pyx_L5_bool_binop_done;
-  }
-  __pyx_t_2 = (__pyx_v_size > __pyx_v_room);
-
-  if (!__pyx_t_2) {
-
-  } else {
-
-    __pyx_t_1 = __pyx_t_2;
-
-    goto __pyx_L5_bool_binop_done;
-  }
-  __pyx_t_2 = (__pyx_v_size > __pyx_e_17pyspark_jetstream_7_decode_RECORD_SIZE_MAX);
-
-
-  __pyx_t_1 = __pyx_t_2;
-
-  __pyx_L5_bool_binop_done:;
-  if (__pyx_t_1) {
-
-
-    /* "pyspark_jetstream/_decode.pyx":83
- *     size = load32(at)
- *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:
- *         return 0             # <<<<<<<<<<<<<<
- *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:
- *         return 0
-*/
-    {
-
-      __pyx_r = 0;
-    }
-    goto __pyx_L0;
-
-    /* "pyspark_jetstream/_decode.pyx":82
- *         return 0
- *     size = load32(at)
- *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:             # <<<<<<<<<<<<<<
- *         return 0
- *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:
-*/
-  }
-
-  /* "pyspark_jetstream/_decode.pyx":84
- *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:
- *         return 0
- *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:             # <<<<<<<<<<<<<<
- *         return 0
- *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:
-*/
-  __pyx_t_2 = ((__pyx_v_at[4]) < __pyx_e_17pyspark_jetstream_7_decode_KIND_MESSAGE);
-
-  if (!__pyx_t_2) {
-
-  } else {
-
-    __pyx_t_1 = __pyx_t_2;
-
-    goto __pyx_L9_bool_binop_done;
-  }
-  __pyx_t_2 = ((__pyx_v_at[4]) > __pyx_e_17pyspark_jetstream_7_decode_KIND_ERASED);
-
-
-  __pyx_t_1 = __pyx_t_2;
-
-  __pyx_L9_bool_binop_done:;
-  if (__pyx_t_1) {
-
-
-    /* "pyspark_jetstream/_decode.pyx":85
- *         return 0
- *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:
- *         return 0             # <<<<<<<<<<<<<<
- *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:
- *         return 0
-*/
-    {
-
-      __pyx_r = 0;
-    }
-    goto __pyx_L0;
-
-    /* "pyspark_jetstream/_decode.pyx":84
- *     if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:
- *         return 0
- *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:             # <<<<<<<<<<<<<<
- *         return 0
- *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:
-*/
-  }
-
-  /* "pyspark_jetstream/_decode.pyx":86
- *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:
- *         return 0
- *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:             # <<<<<<<<<<<<<<
- *         return 0
- *     if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:
-*/
-  __pyx_t_1 = (((((uint64_t)__pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6))) + __pyx_f_17pyspark_jetstream_7_decode_load32((__pyx_v_at + 24))) + __pyx_e_17pyspark_jetstream_7_decode_RECORD_FIXED) > __pyx_v_size);
-
-  if (__pyx_t_1) {
-
-
-    /* "pyspark_jetstream/_decode.pyx":87
- *         return 0
- *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:
- *         return 0             # <<<<<<<<<<<<<<
- *     if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:
- *         return 0
-*/
-    {
-
-      __pyx_r = 0;
-    }
-    goto __pyx_L0;
-
-    /* "pyspark_jetstream/_decode.pyx":86
- *     if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:
- *         return 0
- *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:             # <<<<<<<<<<<<<<
- *         return 0
- *     if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:
-*/
-  }
-
-  /* "pyspark_jetstream/_decode.pyx":88
- *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:
- *         return 0
- *     if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:             # <<<<<<<<<<<<<<
- *         return 0
- *     return size
-*/
-  __pyx_t_2 = ((__pyx_v_at[4]) == __pyx_e_17pyspark_jetstream_7_decode_KIND_SKIP);
-
-  if (__pyx_t_2) {
-
-  } else {
-
-    __pyx_t_1 = __pyx_t_2;
-
-    goto __pyx_L13_bool_binop_done;
-  }
-  __pyx_t_2 = (__pyx_v_size != (__pyx_e_17pyspark_jetstream_7_decode_RECORD_FIXED + 8));
-
-
-  __pyx_t_1 = __pyx_t_2;
-
-  __pyx_L13_bool_binop_done:;
-  if (__pyx_t_1) {
-
-
-    /* "pyspark_jetstream/_decode.pyx":89
- *         return 0
- *     if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:
- *         return 0             # <<<<<<<<<<<<<<
- *     return size
- * 
-*/
-    {
-
-      __pyx_r = 0;
-    }
-    goto __pyx_L0;
-
-    /* "pyspark_jetstream/_decode.pyx":88
- *     if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:
- *         return 0
- *     if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:             # <<<<<<<<<<<<<<
- *         return 0
- *     return size
-*/
-  }
-
-  /* "pyspark_jetstream/_decode.pyx":90
- *     if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:
- *         return 0
- *     return size             # <<<<<<<<<<<<<<
- * 
- * 
-*/
-  {
-
-    __pyx_r = __pyx_v_size;
-  }
-  goto __pyx_L0;
-
-  /* "pyspark_jetstream/_decode.pyx":76
- * 
- * 
- * cdef uint32_t shape_of(const char* at, uint64_t room) noexcept nogil:             # <<<<<<<<<<<<<<
- *     """The record's size when its lengths fit each other and `room`, else 0."""
- *     cdef uint32_t size
-*/
-
-  /* function exit code */
-  __pyx_L0:;
-
-  return __pyx_r;
-}
-
-/* "pyspark_jetstream/_decode.pyx":93
- * 
- * 
- * cdef uint32_t check(const char* at, uint64_t room, uint64_t salt) noexcept nogil:             # <<<<<<<<<<<<<<
- *     cdef uint32_t size = shape_of(at, room)
- *     if size and xxh64(at, size - 8, salt) != load64(at + size - 8):
-*/
-
-static uint32_t __pyx_f_17pyspark_jetstream_7_decode_check(char const *__pyx_v_at, uint64_t __pyx_v_room, uint64_t __pyx_v_salt) {
-  uint32_t __pyx_v_size;
-  uint32_t __pyx_r;
-  int __pyx_t_1;
-  int __pyx_t_2;
-
-  /* "pyspark_jetstream/_decode.pyx":94
- * 
- * cdef uint32_t check(const char* at, uint64_t room, uint64_t salt) noexcept nogil:
- *     cdef uint32_t size = shape_of(at, room)             # <<<<<<<<<<<<<<
- *     if size and xxh64(at, size - 8, salt) != load64(at + size - 8):
- *         return 0
-*/
-  __pyx_v_size = __pyx_f_17pyspark_jetstream_7_decode_shape_of(__pyx_v_at, __pyx_v_room);
-
-  /* "pyspark_jetstream/_decode.pyx":95
- * cdef uint32_t check(const char* at, uint64_t room, uint64_t salt) noexcept nogil:
- *     cdef uint32_t size = shape_of(at, room)
- *     if size and xxh64(at, size - 8, salt) != load64(at + size - 8):             # <<<<<<<<<<<<<<
- *         return 0
- *     return size
-*/
-  __pyx_t_2 = (__pyx_v_size != 0);
-
-  if (__pyx_t_2) {
-
-  } else {
-
-    __pyx_t_1 = __pyx_t_2;
-
-    goto __pyx_L4_bool_binop_done;
-  }
-  __pyx_t_2 = (martlet_xxh64(__pyx_v_at, (__pyx_v_size - 8), __pyx_v_salt) != __pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_at + __pyx_v_size) - 8)));
-
-
-  __pyx_t_1 = __pyx_t_2;
-
-  __pyx_L4_bool_binop_done:;
-  if (__pyx_t_1) {
-
-
-    /* "pyspark_jetstream/_decode.pyx":96
- *     cdef uint32_t size = shape_of(at, room)
- *     if size and xxh64(at, size - 8, salt) != load64(at + size - 8):
- *         return 0             # <<<<<<<<<<<<<<
- *     return size
- * 
-*/
-    {
-
-      __pyx_r = 0;
-    }
-    goto __pyx_L0;
-
-    /* "pyspark_jetstream/_decode.pyx":95
- * cdef uint32_t check(const char* at, uint64_t room, uint64_t salt) noexcept nogil:
- *     cdef uint32_t size = shape_of(at, room)
- *     if size and xxh64(at, size - 8, salt) != load64(at + size - 8):             # <<<<<<<<<<<<<<
- *         return 0
- *     return size
-*/
-  }
-
-  /* "pyspark_jetstream/_decode.pyx":97
- *     if size and xxh64(at, size - 8, salt) != load64(at + size - 8):
- *         return 0
- *     return size             # <<<<<<<<<<<<<<
- * 
- * 
-*/
-  {
-
-    __pyx_r = __pyx_v_size;
-  }
-  goto __pyx_L0;
-
-  /* "pyspark_jetstream/_decode.pyx":93
- * 
- * 
- * cdef uint32_t check(const char* at, uint64_t room, uint64_t salt) noexcept nogil:             # <<<<<<<<<<<<<<
- *     cdef uint32_t size = shape_of(at, room)
- *     if size and xxh64(at, size - 8, salt) != load64(at + size - 8):
-*/
-
-  /* function exit code */
-  __pyx_L0:;
-
-  return __pyx_r;
-}
-
-/* "pyspark_jetstream/_decode.pyx":100
- * 
- * 
- * def checksum(data, seed: int = 0) -> int:             # <<<<<<<<<<<<<<
- *     """XXH64 of `data`."""
- *     cdef const unsigned char[:] view = data
-*/
-
-/* Python wrapper */
-static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_1checksum(PyObject *__pyx_self, 
-#if CYTHON_VECTORCALL
-PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
-#else
-PyObject *__pyx_args, PyObject *__pyx_kwds
-#endif
-); /*proto*/
-PyDoc_STRVAR(__pyx_doc_17pyspark_jetstream_7_decode_checksum, "XXH64 of `data`.");
-static PyMethodDef __pyx_mdef_17pyspark_jetstream_7_decode_1checksum = {"checksum", (PyCFunction)(void(*)(void))(__Pyx_PyCFunction_FastCallWithKeywords)__pyx_pw_17pyspark_jetstream_7_decode_1checksum, __Pyx_METH_FASTCALL|METH_KEYWORDS, __pyx_doc_17pyspark_jetstream_7_decode_checksum};
-static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_1checksum(PyObject *__pyx_self, 
-#if CYTHON_VECTORCALL
-PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
-#else
-PyObject *__pyx_args, PyObject *__pyx_kwds
-#endif
-) {
-  PyObject *__pyx_v_data = 0;
-  PyObject *__pyx_v_seed = 0;
-  #if !CYTHON_VECTORCALL
-  CYTHON_UNUSED Py_ssize_t __pyx_nargs;
-  #endif
-  CYTHON_UNUSED PyObject *const *__pyx_kwvalues;
-  PyObject* values[2] = {0,0};
-  int __pyx_lineno = 0;
-  const char *__pyx_filename = NULL;
-  int __pyx_clineno = 0;
-  PyObject *__pyx_r = 0;
-  __Pyx_RefNannyDeclarations
-  __Pyx_RefNannySetupContext("checksum (wrapper)", 0);
-  #if !CYTHON_VECTORCALL
-  #if CYTHON_ASSUME_SAFE_SIZE
-  __pyx_nargs = PyTuple_GET_SIZE(__pyx_args);
-  #else
-  __pyx_nargs = PyTuple_Size(__pyx_args); if (unlikely(__pyx_nargs < 0)) return NULL;
-  #endif
-  #endif
-  __pyx_kwvalues = __Pyx_KwValues_FASTCALL(__pyx_args, __pyx_nargs);
-  {
-    PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_data,&__pyx_mstate_global->__pyx_n_u_seed,0};
-    const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 100, __pyx_L3_error)
-    if (__pyx_kwds_len > 0) {
-      switch (__pyx_nargs) {
-        case  2:
-        values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 100, __pyx_L3_error)
-        CYTHON_FALLTHROUGH;
-        case  1:
-        values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 100, __pyx_L3_error)
-        CYTHON_FALLTHROUGH;
-        case  0: break;
-        default: goto __pyx_L5_argtuple_error;
-      }
-      const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "checksum", 0) < (0)) __PYX_ERR(0, 100, __pyx_L3_error)
-      if (!values[1]) values[1] = __Pyx_NewRef(((PyObject*)((PyObject*)__pyx_mstate_global->__pyx_int_0)));
-      for (Py_ssize_t i = __pyx_nargs; i < 1; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("checksum", 0, 1, 2, i); __PYX_ERR(0, 100, __pyx_L3_error) }
-      }
-    } else {
-      switch (__pyx_nargs) {
-        case  2:
-        values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 100, __pyx_L3_error)
-        CYTHON_FALLTHROUGH;
-        case  1:
-        values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 100, __pyx_L3_error)
-        break;
-        default: goto __pyx_L5_argtuple_error;
-      }
-      if (!values[1]) values[1] = __Pyx_NewRef(((PyObject*)((PyObject*)__pyx_mstate_global->__pyx_int_0)));
-    }
-    __pyx_v_data = values[0];
-    if (__Pyx_PyInt_FromNumber(&values[1], "seed", 0) < (0)) __PYX_ERR(0, 100, __pyx_L3_error)
-    __pyx_v_seed = ((PyObject*)values[1]);
-  }
-  goto __pyx_L6_skip;
-  __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("checksum", 0, 1, 2, __pyx_nargs); __PYX_ERR(0, 100, __pyx_L3_error)
-  __pyx_L6_skip:;
-  goto __pyx_L4_argument_unpacking_done;
-  __pyx_L3_error:;
-  for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
-    Py_XDECREF(values[__pyx_temp]);
-  }
-  __Pyx_AddTraceback("pyspark_jetstream._decode.checksum", __pyx_clineno, __pyx_lineno, __pyx_filename);
-  __Pyx_RefNannyFinishContext();
-  return NULL;
-  __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_seed), (&PyLong_Type), 0, "seed", 2))) __PYX_ERR(0, 100, __pyx_L1_error)
-  __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_checksum(__pyx_self, __pyx_v_data, __pyx_v_seed);
-
-  /* function exit code */
-  goto __pyx_L0;
-  __pyx_L1_error:;
-  __pyx_r = NULL;
-  for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
-    Py_XDECREF(values[__pyx_temp]);
-  }
-  goto __pyx_L7_cleaned_up;
-  __pyx_L0:;
-  for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
-    Py_XDECREF(values[__pyx_temp]);
-  }
-  __pyx_L7_cleaned_up:;
-  __Pyx_RefNannyFinishContext();
-  return __pyx_r;
-}
-
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_checksum(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_data, PyObject *__pyx_v_seed) {
-  __Pyx_memviewslice __pyx_v_view = { 0, 0, { 0 }, { 0 }, { 0 } };
-  PyObject *__pyx_r = NULL;
-  __Pyx_RefNannyDeclarations
-  __Pyx_memviewslice __pyx_t_1 = { 0, 0, { 0 }, { 0 }, { 0 } };
-  char const *__pyx_t_2;
-  Py_ssize_t __pyx_t_3;
-  int __pyx_t_4;
-  Py_ssize_t __pyx_t_5;
-  uint64_t __pyx_t_6;
-  PyObject *__pyx_t_7 = NULL;
-  int __pyx_lineno = 0;
-  const char *__pyx_filename = NULL;
-  int __pyx_clineno = 0;
-  __Pyx_RefNannySetupContext("checksum", 0);
-
-  /* "pyspark_jetstream/_decode.pyx":102
- * def checksum(data, seed: int = 0) -> int:
- *     """XXH64 of `data`."""
- *     cdef const unsigned char[:] view = data             # <<<<<<<<<<<<<<
- *     return xxh64(<const char*>&view[0] if len(view) else NULL, <size_t>len(view), <uint64_t>seed)
- * 
-*/
-  __pyx_t_1 = __Pyx_PyObject_to_MemoryviewSlice_ds_unsigned_char__const__(__pyx_v_data, 0); if (unlikely(!__pyx_t_1.memview)) __PYX_ERR(0, 102, __pyx_L1_error)
-  __pyx_v_view = __pyx_t_1;
-  __pyx_t_1.memview = NULL;
-  __pyx_t_1.data = NULL;
-
-  /* "pyspark_jetstream/_decode.pyx":103
- *     """XXH64 of `data`."""
- *     cdef const unsigned char[:] view = data
- *     return xxh64(<const char*>&view[0] if len(view) else NULL, <size_t>len(view), <uint64_t>seed)             # <<<<<<<<<<<<<<
- * 
- * 
-*/
-  __pyx_t_3 = __Pyx_MemoryView_Len(__pyx_v_view); 
-  __pyx_t_4 = (__pyx_t_3 != 0);
-
-
-  if (__pyx_t_4) {
-    __pyx_t_5 = 0;
-
-    __pyx_t_2 = ((char const *)(&(*((unsigned char const  *) ( /* dim=0 */ (__pyx_v_view.data + __pyx_t_5 * __pyx_v_view.strides[0]) )))));
-  } else {
-
-    __pyx_t_2 = NULL;
-  }
-
-  __pyx_t_3 = __Pyx_MemoryView_Len(__pyx_v_view); 
-  __pyx_t_6 = __Pyx_PyLong_As_uint64_t(__pyx_v_seed); if (unlikely((__pyx_t_6 == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 103, __pyx_L1_error)
-  __pyx_t_7 = __Pyx_PyLong_From_uint64_t(martlet_xxh64(__pyx_t_2, ((size_t)__pyx_t_3), ((uint64_t)__pyx_t_6))); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 103, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_7);
-
-
-
-  if (__Pyx_PyInt_FromNumber(&__pyx_t_7, NULL, 0) < (0)) __PYX_ERR(0, 103, __pyx_L1_error)
-  {
-    PyObject *__pyx_temp;
-    {
-      __pyx_temp = __pyx_r;
-      __pyx_r = ((PyObject*)__pyx_t_7);
-    }
-    __Pyx_XDECREF(__pyx_temp);
-  }
-  __pyx_t_7 = 0;
-  goto __pyx_L0;
-
-  /* "pyspark_jetstream/_decode.pyx":100
- * 
- * 
- * def checksum(data, seed: int = 0) -> int:             # <<<<<<<<<<<<<<
- *     """XXH64 of `data`."""
- *     cdef const unsigned char[:] view = data
-*/
-
-  /* function exit code */
-  __pyx_L1_error:;
-  __PYX_XCLEAR_MEMVIEW(&__pyx_t_1, 1);
-  __Pyx_XDECREF(__pyx_t_7);
-  __Pyx_AddTraceback("pyspark_jetstream._decode.checksum", __pyx_clineno, __pyx_lineno, __pyx_filename);
-  __pyx_r = NULL;
-  __pyx_L0:;
-  __PYX_XCLEAR_MEMVIEW(&__pyx_v_view, 1);
-  __Pyx_XGIVEREF(__pyx_r);
-  __Pyx_RefNannyFinishContext();
-  return __pyx_r;
-}
-
-/* "pyspark_jetstream/_decode.pyx":112
+/* "pyspark_jetstream/_decode.pyx":54
  *     cdef size_t room
  * 
  *     def __dealloc__(self):             # <<<<<<<<<<<<<<
@@ -19608,7 +19360,7 @@ static void __pyx_pw_17pyspark_jetstream_7_decode_5Bytes_1__dealloc__(PyObject *
 
 static void __pyx_pf_17pyspark_jetstream_7_decode_5Bytes___dealloc__(struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *__pyx_v_self) {
 
-  /* "pyspark_jetstream/_decode.pyx":113
+  /* "pyspark_jetstream/_decode.pyx":55
  * 
  *     def __dealloc__(self):
  *         free(self.data)             # <<<<<<<<<<<<<<
@@ -19617,7 +19369,7 @@ static void __pyx_pf_17pyspark_jetstream_7_decode_5Bytes___dealloc__(struct __py
 */
   free(__pyx_v_self->data);
 
-  /* "pyspark_jetstream/_decode.pyx":112
+  /* "pyspark_jetstream/_decode.pyx":54
  *     cdef size_t room
  * 
  *     def __dealloc__(self):             # <<<<<<<<<<<<<<
@@ -19629,7 +19381,7 @@ static void __pyx_pf_17pyspark_jetstream_7_decode_5Bytes___dealloc__(struct __py
 
 }
 
-/* "pyspark_jetstream/_decode.pyx":115
+/* "pyspark_jetstream/_decode.pyx":57
  *         free(self.data)
  * 
  *     cdef char* extend(self, size_t size) except NULL:             # <<<<<<<<<<<<<<
@@ -19647,7 +19399,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":117
+  /* "pyspark_jetstream/_decode.pyx":59
  *     cdef char* extend(self, size_t size) except NULL:
  *         cdef char* grown
  *         cdef size_t room = self.room or 4096             # <<<<<<<<<<<<<<
@@ -19665,7 +19417,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
   __pyx_L3_bool_binop_done:;
   __pyx_v_room = __pyx_t_1;
 
-  /* "pyspark_jetstream/_decode.pyx":118
+  /* "pyspark_jetstream/_decode.pyx":60
  *         cdef char* grown
  *         cdef size_t room = self.room or 4096
  *         if self.used + size > self.room:             # <<<<<<<<<<<<<<
@@ -19677,7 +19429,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":119
+    /* "pyspark_jetstream/_decode.pyx":61
  *         cdef size_t room = self.room or 4096
  *         if self.used + size > self.room:
  *             while room < self.used + size:             # <<<<<<<<<<<<<<
@@ -19690,7 +19442,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
 
       if (!__pyx_t_2) break;
 
-      /* "pyspark_jetstream/_decode.pyx":120
+      /* "pyspark_jetstream/_decode.pyx":62
  *         if self.used + size > self.room:
  *             while room < self.used + size:
  *                 room *= 2             # <<<<<<<<<<<<<<
@@ -19700,7 +19452,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
       __pyx_v_room = (__pyx_v_room * 2);
     }
 
-    /* "pyspark_jetstream/_decode.pyx":121
+    /* "pyspark_jetstream/_decode.pyx":63
  *             while room < self.used + size:
  *                 room *= 2
  *             grown = <char*>realloc(self.data, room)             # <<<<<<<<<<<<<<
@@ -19709,7 +19461,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
 */
     __pyx_v_grown = ((char *)realloc(__pyx_v_self->data, __pyx_v_room));
 
-    /* "pyspark_jetstream/_decode.pyx":122
+    /* "pyspark_jetstream/_decode.pyx":64
  *                 room *= 2
  *             grown = <char*>realloc(self.data, room)
  *             if grown == NULL:             # <<<<<<<<<<<<<<
@@ -19721,16 +19473,16 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
     if (unlikely(__pyx_t_2)) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":123
+      /* "pyspark_jetstream/_decode.pyx":65
  *             grown = <char*>realloc(self.data, room)
  *             if grown == NULL:
  *                 raise MemoryError             # <<<<<<<<<<<<<<
  *             self.data = grown
  *             self.room = room
 */
-      PyErr_NoMemory(); __PYX_ERR(0, 123, __pyx_L1_error)
+      PyErr_NoMemory(); __PYX_ERR(0, 65, __pyx_L1_error)
 
-      /* "pyspark_jetstream/_decode.pyx":122
+      /* "pyspark_jetstream/_decode.pyx":64
  *                 room *= 2
  *             grown = <char*>realloc(self.data, room)
  *             if grown == NULL:             # <<<<<<<<<<<<<<
@@ -19739,7 +19491,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":124
+    /* "pyspark_jetstream/_decode.pyx":66
  *             if grown == NULL:
  *                 raise MemoryError
  *             self.data = grown             # <<<<<<<<<<<<<<
@@ -19748,7 +19500,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
 */
     __pyx_v_self->data = __pyx_v_grown;
 
-    /* "pyspark_jetstream/_decode.pyx":125
+    /* "pyspark_jetstream/_decode.pyx":67
  *                 raise MemoryError
  *             self.data = grown
  *             self.room = room             # <<<<<<<<<<<<<<
@@ -19757,7 +19509,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
 */
     __pyx_v_self->room = __pyx_v_room;
 
-    /* "pyspark_jetstream/_decode.pyx":118
+    /* "pyspark_jetstream/_decode.pyx":60
  *         cdef char* grown
  *         cdef size_t room = self.room or 4096
  *         if self.used + size > self.room:             # <<<<<<<<<<<<<<
@@ -19766,7 +19518,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":126
+  /* "pyspark_jetstream/_decode.pyx":68
  *             self.data = grown
  *             self.room = room
  *         self.used += size             # <<<<<<<<<<<<<<
@@ -19775,7 +19527,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
 */
   __pyx_v_self->used = (__pyx_v_self->used + __pyx_v_size);
 
-  /* "pyspark_jetstream/_decode.pyx":127
+  /* "pyspark_jetstream/_decode.pyx":69
  *             self.room = room
  *         self.used += size
  *         return self.data + self.used - size             # <<<<<<<<<<<<<<
@@ -19788,7 +19540,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":115
+  /* "pyspark_jetstream/_decode.pyx":57
  *         free(self.data)
  * 
  *     cdef char* extend(self, size_t size) except NULL:             # <<<<<<<<<<<<<<
@@ -19807,7 +19559,7 @@ static char *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_extend(struct __pyx_obj
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":129
+/* "pyspark_jetstream/_decode.pyx":71
  *         return self.data + self.used - size
  * 
  *     cdef int add(self, const char* data, size_t size) except -1:             # <<<<<<<<<<<<<<
@@ -19823,7 +19575,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add(struct __pyx_obj_17py
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":130
+  /* "pyspark_jetstream/_decode.pyx":72
  * 
  *     cdef int add(self, const char* data, size_t size) except -1:
  *         if size:             # <<<<<<<<<<<<<<
@@ -19835,18 +19587,18 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add(struct __pyx_obj_17py
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":131
+    /* "pyspark_jetstream/_decode.pyx":73
  *     cdef int add(self, const char* data, size_t size) except -1:
  *         if size:
  *             memcpy(self.extend(size), data, size)             # <<<<<<<<<<<<<<
  *         return 0
  * 
 */
-    __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_self->__pyx_vtab)->extend(__pyx_v_self, __pyx_v_size); if (unlikely(__pyx_t_2 == ((void *)NULL))) __PYX_ERR(0, 131, __pyx_L1_error)
+    __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_self->__pyx_vtab)->extend(__pyx_v_self, __pyx_v_size); if (unlikely(__pyx_t_2 == ((void *)NULL))) __PYX_ERR(0, 73, __pyx_L1_error)
     (void)(memcpy(__pyx_t_2, __pyx_v_data, __pyx_v_size));
 
 
-    /* "pyspark_jetstream/_decode.pyx":130
+    /* "pyspark_jetstream/_decode.pyx":72
  * 
  *     cdef int add(self, const char* data, size_t size) except -1:
  *         if size:             # <<<<<<<<<<<<<<
@@ -19855,7 +19607,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add(struct __pyx_obj_17py
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":132
+  /* "pyspark_jetstream/_decode.pyx":74
  *         if size:
  *             memcpy(self.extend(size), data, size)
  *         return 0             # <<<<<<<<<<<<<<
@@ -19868,7 +19620,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add(struct __pyx_obj_17py
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":129
+  /* "pyspark_jetstream/_decode.pyx":71
  *         return self.data + self.used - size
  * 
  *     cdef int add(self, const char* data, size_t size) except -1:             # <<<<<<<<<<<<<<
@@ -19885,7 +19637,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add(struct __pyx_obj_17py
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":134
+/* "pyspark_jetstream/_decode.pyx":76
  *         return 0
  * 
  *     cdef int add32(self, uint64_t value) except -1:             # <<<<<<<<<<<<<<
@@ -19907,7 +19659,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add32(struct __pyx_obj_17
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("add32", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":135
+  /* "pyspark_jetstream/_decode.pyx":77
  * 
  *     cdef int add32(self, uint64_t value) except -1:
  *         cdef int32_t number = <int32_t>value             # <<<<<<<<<<<<<<
@@ -19916,7 +19668,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add32(struct __pyx_obj_17
 */
   __pyx_v_number = ((int32_t)__pyx_v_value);
 
-  /* "pyspark_jetstream/_decode.pyx":136
+  /* "pyspark_jetstream/_decode.pyx":78
  *     cdef int add32(self, uint64_t value) except -1:
  *         cdef int32_t number = <int32_t>value
  *         if value > 0x7FFFFFFF:             # <<<<<<<<<<<<<<
@@ -19928,7 +19680,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add32(struct __pyx_obj_17
   if (unlikely(__pyx_t_1)) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":137
+    /* "pyspark_jetstream/_decode.pyx":79
  *         cdef int32_t number = <int32_t>value
  *         if value > 0x7FFFFFFF:
  *             raise OverflowError("a batch with more than 2 GiB in one column")             # <<<<<<<<<<<<<<
@@ -19941,14 +19693,14 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add32(struct __pyx_obj_17
       PyObject *__pyx_callargs[2] = {__pyx_t_3, __pyx_mstate_global->__pyx_kp_u_a_batch_with_more_than_2_GiB_in};
       __pyx_t_2 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_OverflowError)), __pyx_callargs+__pyx_t_4, (2-__pyx_t_4) | (__pyx_t_4*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
-      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 137, __pyx_L1_error)
+      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 79, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_2);
     }
     __Pyx_Raise(__pyx_t_2, 0, 0, 0);
     __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-    __PYX_ERR(0, 137, __pyx_L1_error)
+    __PYX_ERR(0, 79, __pyx_L1_error)
 
-    /* "pyspark_jetstream/_decode.pyx":136
+    /* "pyspark_jetstream/_decode.pyx":78
  *     cdef int add32(self, uint64_t value) except -1:
  *         cdef int32_t number = <int32_t>value
  *         if value > 0x7FFFFFFF:             # <<<<<<<<<<<<<<
@@ -19957,18 +19709,18 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add32(struct __pyx_obj_17
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":138
+  /* "pyspark_jetstream/_decode.pyx":80
  *         if value > 0x7FFFFFFF:
  *             raise OverflowError("a batch with more than 2 GiB in one column")
  *         memcpy(self.extend(4), &number, 4)             # <<<<<<<<<<<<<<
  *         return 0
  * 
 */
-  __pyx_t_5 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_self->__pyx_vtab)->extend(__pyx_v_self, 4); if (unlikely(__pyx_t_5 == ((void *)NULL))) __PYX_ERR(0, 138, __pyx_L1_error)
+  __pyx_t_5 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_self->__pyx_vtab)->extend(__pyx_v_self, 4); if (unlikely(__pyx_t_5 == ((void *)NULL))) __PYX_ERR(0, 80, __pyx_L1_error)
   (void)(memcpy(__pyx_t_5, (&__pyx_v_number), 4));
 
 
-  /* "pyspark_jetstream/_decode.pyx":139
+  /* "pyspark_jetstream/_decode.pyx":81
  *             raise OverflowError("a batch with more than 2 GiB in one column")
  *         memcpy(self.extend(4), &number, 4)
  *         return 0             # <<<<<<<<<<<<<<
@@ -19981,7 +19733,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add32(struct __pyx_obj_17
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":134
+  /* "pyspark_jetstream/_decode.pyx":76
  *         return 0
  * 
  *     cdef int add32(self, uint64_t value) except -1:             # <<<<<<<<<<<<<<
@@ -20002,7 +19754,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_5Bytes_add32(struct __pyx_obj_17
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":141
+/* "pyspark_jetstream/_decode.pyx":83
  *         return 0
  * 
  *     cdef bytes take(self):             # <<<<<<<<<<<<<<
@@ -20019,14 +19771,14 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_take(struct __pyx_o
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("take", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":142
+  /* "pyspark_jetstream/_decode.pyx":84
  * 
  *     cdef bytes take(self):
  *         return PyBytes_FromStringAndSize(self.data, self.used)             # <<<<<<<<<<<<<<
  * 
  * 
 */
-  __pyx_t_1 = PyBytes_FromStringAndSize(__pyx_v_self->data, __pyx_v_self->used); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 142, __pyx_L1_error)
+  __pyx_t_1 = PyBytes_FromStringAndSize(__pyx_v_self->data, __pyx_v_self->used); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 84, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   {
     PyObject *__pyx_temp;
@@ -20039,7 +19791,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_5Bytes_take(struct __pyx_o
   __pyx_t_1 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":141
+  /* "pyspark_jetstream/_decode.pyx":83
  *         return 0
  * 
  *     cdef bytes take(self):             # <<<<<<<<<<<<<<
@@ -20537,7 +20289,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_5Bytes_4__setstate_cython
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":145
+/* "pyspark_jetstream/_decode.pyx":87
  * 
  * 
  * cdef bint is_ascii(const char* at, size_t size) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -20552,7 +20304,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
 
 
 
-  /* "pyspark_jetstream/_decode.pyx":146
+  /* "pyspark_jetstream/_decode.pyx":88
  * 
  * cdef bint is_ascii(const char* at, size_t size) noexcept nogil:
  *     cdef uint64_t all_bits = 0             # <<<<<<<<<<<<<<
@@ -20561,7 +20313,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
 */
   __pyx_v_all_bits = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":147
+  /* "pyspark_jetstream/_decode.pyx":89
  * cdef bint is_ascii(const char* at, size_t size) noexcept nogil:
  *     cdef uint64_t all_bits = 0
  *     while size >= 8:             # <<<<<<<<<<<<<<
@@ -20574,16 +20326,16 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
 
     if (!__pyx_t_1) break;
 
-    /* "pyspark_jetstream/_decode.pyx":148
+    /* "pyspark_jetstream/_decode.pyx":90
  *     cdef uint64_t all_bits = 0
  *     while size >= 8:
  *         all_bits |= load64(at)             # <<<<<<<<<<<<<<
  *         at += 8
  *         size -= 8
 */
-    __pyx_v_all_bits = (__pyx_v_all_bits | __pyx_f_17pyspark_jetstream_7_decode_load64(__pyx_v_at));
+    __pyx_v_all_bits = (__pyx_v_all_bits | __pyx_f_17pyspark_jetstream_6_bytes_load64(__pyx_v_at));
 
-    /* "pyspark_jetstream/_decode.pyx":149
+    /* "pyspark_jetstream/_decode.pyx":91
  *     while size >= 8:
  *         all_bits |= load64(at)
  *         at += 8             # <<<<<<<<<<<<<<
@@ -20592,7 +20344,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
 */
     __pyx_v_at = (__pyx_v_at + 8);
 
-    /* "pyspark_jetstream/_decode.pyx":150
+    /* "pyspark_jetstream/_decode.pyx":92
  *         all_bits |= load64(at)
  *         at += 8
  *         size -= 8             # <<<<<<<<<<<<<<
@@ -20602,7 +20354,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
     __pyx_v_size = (__pyx_v_size - 8);
   }
 
-  /* "pyspark_jetstream/_decode.pyx":151
+  /* "pyspark_jetstream/_decode.pyx":93
  *         at += 8
  *         size -= 8
  *     while size:             # <<<<<<<<<<<<<<
@@ -20615,7 +20367,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
 
     if (!__pyx_t_1) break;
 
-    /* "pyspark_jetstream/_decode.pyx":152
+    /* "pyspark_jetstream/_decode.pyx":94
  *         size -= 8
  *     while size:
  *         all_bits |= <uint8_t>at[0]             # <<<<<<<<<<<<<<
@@ -20624,7 +20376,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
 */
     __pyx_v_all_bits = (__pyx_v_all_bits | ((uint8_t)(__pyx_v_at[0])));
 
-    /* "pyspark_jetstream/_decode.pyx":153
+    /* "pyspark_jetstream/_decode.pyx":95
  *     while size:
  *         all_bits |= <uint8_t>at[0]
  *         at += 1             # <<<<<<<<<<<<<<
@@ -20633,7 +20385,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
 */
     __pyx_v_at = (__pyx_v_at + 1);
 
-    /* "pyspark_jetstream/_decode.pyx":154
+    /* "pyspark_jetstream/_decode.pyx":96
  *         all_bits |= <uint8_t>at[0]
  *         at += 1
  *         size -= 1             # <<<<<<<<<<<<<<
@@ -20643,7 +20395,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
     __pyx_v_size = (__pyx_v_size - 1);
   }
 
-  /* "pyspark_jetstream/_decode.pyx":155
+  /* "pyspark_jetstream/_decode.pyx":97
  *         at += 1
  *         size -= 1
  *     return all_bits & <uint64_t>0x8080808080808080 == 0             # <<<<<<<<<<<<<<
@@ -20656,7 +20408,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":145
+  /* "pyspark_jetstream/_decode.pyx":87
  * 
  * 
  * cdef bint is_ascii(const char* at, size_t size) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -20672,7 +20424,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_is_ascii(char const *__pyx_v_at,
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":158
+/* "pyspark_jetstream/_decode.pyx":100
  * 
  * 
  * cdef int add_text(Bytes out, const char* at, size_t size) except -1:             # <<<<<<<<<<<<<<
@@ -20694,7 +20446,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_text(struct __pyx_obj_17pysp
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("add_text", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":161
+  /* "pyspark_jetstream/_decode.pyx":103
  *     """Text of the wire: what is not UTF-8 gets U+FFFD, for Arrow promises UTF-8 to its readers."""
  *     cdef bytes text
  *     if is_ascii(at, size):             # <<<<<<<<<<<<<<
@@ -20706,20 +20458,20 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_text(struct __pyx_obj_17pysp
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":162
+    /* "pyspark_jetstream/_decode.pyx":104
  *     cdef bytes text
  *     if is_ascii(at, size):
  *         return out.add(at, size)             # <<<<<<<<<<<<<<
  *     text = at[:size].decode("utf-8", "replace").encode()
  *     return out.add(PyBytes_AS_STRING(text), len(text))
 */
-    __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->add(__pyx_v_out, __pyx_v_at, __pyx_v_size); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 162, __pyx_L1_error)
+    __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->add(__pyx_v_out, __pyx_v_at, __pyx_v_size); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 104, __pyx_L1_error)
     {
       __pyx_r = __pyx_t_2;
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":161
+    /* "pyspark_jetstream/_decode.pyx":103
  *     """Text of the wire: what is not UTF-8 gets U+FFFD, for Arrow promises UTF-8 to its readers."""
  *     cdef bytes text
  *     if is_ascii(at, size):             # <<<<<<<<<<<<<<
@@ -20728,37 +20480,37 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_text(struct __pyx_obj_17pysp
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":163
+  /* "pyspark_jetstream/_decode.pyx":105
  *     if is_ascii(at, size):
  *         return out.add(at, size)
  *     text = at[:size].decode("utf-8", "replace").encode()             # <<<<<<<<<<<<<<
  *     return out.add(PyBytes_AS_STRING(text), len(text))
  * 
 */
-  __pyx_t_3 = __Pyx_decode_c_string(__pyx_v_at, 0, __pyx_v_size, NULL, __pyx_k_replace, PyUnicode_DecodeUTF8); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 163, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_decode_c_string(__pyx_v_at, 0, __pyx_v_size, NULL, __pyx_k_replace, PyUnicode_DecodeUTF8); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 105, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_3);
-  __pyx_t_4 = PyUnicode_AsEncodedString(((PyObject*)__pyx_t_3), NULL, NULL); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 163, __pyx_L1_error)
+  __pyx_t_4 = PyUnicode_AsEncodedString(((PyObject*)__pyx_t_3), NULL, NULL); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 105, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
   __pyx_v_text = ((PyObject*)__pyx_t_4);
   __pyx_t_4 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":164
+  /* "pyspark_jetstream/_decode.pyx":106
  *         return out.add(at, size)
  *     text = at[:size].decode("utf-8", "replace").encode()
  *     return out.add(PyBytes_AS_STRING(text), len(text))             # <<<<<<<<<<<<<<
  * 
  * 
 */
-  __pyx_t_5 = __Pyx_PyBytes_GET_SIZE(__pyx_v_text); if (unlikely(__pyx_t_5 == ((Py_ssize_t)-1))) __PYX_ERR(0, 164, __pyx_L1_error)
-  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->add(__pyx_v_out, PyBytes_AS_STRING(__pyx_v_text), __pyx_t_5); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 164, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyBytes_GET_SIZE(__pyx_v_text); if (unlikely(__pyx_t_5 == ((Py_ssize_t)-1))) __PYX_ERR(0, 106, __pyx_L1_error)
+  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->add(__pyx_v_out, PyBytes_AS_STRING(__pyx_v_text), __pyx_t_5); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 106, __pyx_L1_error)
 
   {
     __pyx_r = __pyx_t_2;
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":158
+  /* "pyspark_jetstream/_decode.pyx":100
  * 
  * 
  * cdef int add_text(Bytes out, const char* at, size_t size) except -1:             # <<<<<<<<<<<<<<
@@ -20779,7 +20531,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_text(struct __pyx_obj_17pysp
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":180
+/* "pyspark_jetstream/_decode.pyx":122
  *     cdef size_t room
  * 
  *     def __dealloc__(self):             # <<<<<<<<<<<<<<
@@ -20802,7 +20554,7 @@ static void __pyx_pw_17pyspark_jetstream_7_decode_9FieldList_1__dealloc__(PyObje
 
 static void __pyx_pf_17pyspark_jetstream_7_decode_9FieldList___dealloc__(struct __pyx_obj_17pyspark_jetstream_7_decode_FieldList *__pyx_v_self) {
 
-  /* "pyspark_jetstream/_decode.pyx":181
+  /* "pyspark_jetstream/_decode.pyx":123
  * 
  *     def __dealloc__(self):
  *         free(self.items)             # <<<<<<<<<<<<<<
@@ -20811,7 +20563,7 @@ static void __pyx_pf_17pyspark_jetstream_7_decode_9FieldList___dealloc__(struct 
 */
   free(__pyx_v_self->items);
 
-  /* "pyspark_jetstream/_decode.pyx":180
+  /* "pyspark_jetstream/_decode.pyx":122
  *     cdef size_t room
  * 
  *     def __dealloc__(self):             # <<<<<<<<<<<<<<
@@ -20823,7 +20575,7 @@ static void __pyx_pf_17pyspark_jetstream_7_decode_9FieldList___dealloc__(struct 
 
 }
 
-/* "pyspark_jetstream/_decode.pyx":183
+/* "pyspark_jetstream/_decode.pyx":125
  *         free(self.items)
  * 
  *     cdef int parse(self, const char* at, size_t size) except -1:             # <<<<<<<<<<<<<<
@@ -20845,7 +20597,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
   int __pyx_clineno = 0;
 
 
-  /* "pyspark_jetstream/_decode.pyx":185
+  /* "pyspark_jetstream/_decode.pyx":127
  *     cdef int parse(self, const char* at, size_t size) except -1:
  *         """Behind the status line, `key:value` up to each line's end; blanks around values go."""
  *         cdef const char* end = at + size             # <<<<<<<<<<<<<<
@@ -20854,7 +20606,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 */
   __pyx_v_end = (__pyx_v_at + __pyx_v_size);
 
-  /* "pyspark_jetstream/_decode.pyx":188
+  /* "pyspark_jetstream/_decode.pyx":130
  *         cdef const char* line_end
  *         cdef const char* colon
  *         cdef bint first = True             # <<<<<<<<<<<<<<
@@ -20863,7 +20615,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 */
   __pyx_v_first = 1;
 
-  /* "pyspark_jetstream/_decode.pyx":189
+  /* "pyspark_jetstream/_decode.pyx":131
  *         cdef const char* colon
  *         cdef bint first = True
  *         self.count = 0             # <<<<<<<<<<<<<<
@@ -20872,7 +20624,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 */
   __pyx_v_self->count = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":190
+  /* "pyspark_jetstream/_decode.pyx":132
  *         cdef bint first = True
  *         self.count = 0
  *         while at < end:             # <<<<<<<<<<<<<<
@@ -20885,7 +20637,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 
     if (!__pyx_t_1) break;
 
-    /* "pyspark_jetstream/_decode.pyx":191
+    /* "pyspark_jetstream/_decode.pyx":133
  *         self.count = 0
  *         while at < end:
  *             line_end = at             # <<<<<<<<<<<<<<
@@ -20894,7 +20646,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 */
     __pyx_v_line_end = __pyx_v_at;
 
-    /* "pyspark_jetstream/_decode.pyx":192
+    /* "pyspark_jetstream/_decode.pyx":134
  *         while at < end:
  *             line_end = at
  *             while line_end < end and line_end[0] != 13 and line_end[0] != 10:             # <<<<<<<<<<<<<<
@@ -20931,7 +20683,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 
       if (!__pyx_t_1) break;
 
-      /* "pyspark_jetstream/_decode.pyx":193
+      /* "pyspark_jetstream/_decode.pyx":135
  *             line_end = at
  *             while line_end < end and line_end[0] != 13 and line_end[0] != 10:
  *                 line_end += 1             # <<<<<<<<<<<<<<
@@ -20941,7 +20693,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
       __pyx_v_line_end = (__pyx_v_line_end + 1);
     }
 
-    /* "pyspark_jetstream/_decode.pyx":194
+    /* "pyspark_jetstream/_decode.pyx":136
  *             while line_end < end and line_end[0] != 13 and line_end[0] != 10:
  *                 line_end += 1
  *             if not first and line_end > at:             # <<<<<<<<<<<<<<
@@ -20967,7 +20719,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
     if (__pyx_t_1) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":195
+      /* "pyspark_jetstream/_decode.pyx":137
  *                 line_end += 1
  *             if not first and line_end > at:
  *                 colon = at             # <<<<<<<<<<<<<<
@@ -20976,7 +20728,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 */
       __pyx_v_colon = __pyx_v_at;
 
-      /* "pyspark_jetstream/_decode.pyx":196
+      /* "pyspark_jetstream/_decode.pyx":138
  *             if not first and line_end > at:
  *                 colon = at
  *                 while colon < line_end and colon[0] != 58:             # <<<<<<<<<<<<<<
@@ -21003,7 +20755,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 
         if (!__pyx_t_1) break;
 
-        /* "pyspark_jetstream/_decode.pyx":197
+        /* "pyspark_jetstream/_decode.pyx":139
  *                 colon = at
  *                 while colon < line_end and colon[0] != 58:
  *                     colon += 1             # <<<<<<<<<<<<<<
@@ -21013,7 +20765,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
         __pyx_v_colon = (__pyx_v_colon + 1);
       }
 
-      /* "pyspark_jetstream/_decode.pyx":198
+      /* "pyspark_jetstream/_decode.pyx":140
  *                 while colon < line_end and colon[0] != 58:
  *                     colon += 1
  *                 if colon < line_end:             # <<<<<<<<<<<<<<
@@ -21025,17 +20777,17 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
       if (__pyx_t_1) {
 
 
-        /* "pyspark_jetstream/_decode.pyx":199
+        /* "pyspark_jetstream/_decode.pyx":141
  *                     colon += 1
  *                 if colon < line_end:
  *                     self.add(at, colon, line_end)             # <<<<<<<<<<<<<<
  *             first = False
  *             at = line_end
 */
-        __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_FieldList *)__pyx_v_self->__pyx_vtab)->add(__pyx_v_self, __pyx_v_at, __pyx_v_colon, __pyx_v_line_end); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(0, 199, __pyx_L1_error)
+        __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_FieldList *)__pyx_v_self->__pyx_vtab)->add(__pyx_v_self, __pyx_v_at, __pyx_v_colon, __pyx_v_line_end); if (unlikely(__pyx_t_3 == ((int)-1))) __PYX_ERR(0, 141, __pyx_L1_error)
 
 
-        /* "pyspark_jetstream/_decode.pyx":198
+        /* "pyspark_jetstream/_decode.pyx":140
  *                 while colon < line_end and colon[0] != 58:
  *                     colon += 1
  *                 if colon < line_end:             # <<<<<<<<<<<<<<
@@ -21044,7 +20796,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 */
       }
 
-      /* "pyspark_jetstream/_decode.pyx":194
+      /* "pyspark_jetstream/_decode.pyx":136
  *             while line_end < end and line_end[0] != 13 and line_end[0] != 10:
  *                 line_end += 1
  *             if not first and line_end > at:             # <<<<<<<<<<<<<<
@@ -21053,7 +20805,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":200
+    /* "pyspark_jetstream/_decode.pyx":142
  *                 if colon < line_end:
  *                     self.add(at, colon, line_end)
  *             first = False             # <<<<<<<<<<<<<<
@@ -21062,7 +20814,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 */
     __pyx_v_first = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":201
+    /* "pyspark_jetstream/_decode.pyx":143
  *                     self.add(at, colon, line_end)
  *             first = False
  *             at = line_end             # <<<<<<<<<<<<<<
@@ -21071,7 +20823,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 */
     __pyx_v_at = __pyx_v_line_end;
 
-    /* "pyspark_jetstream/_decode.pyx":202
+    /* "pyspark_jetstream/_decode.pyx":144
  *             first = False
  *             at = line_end
  *             while at < end and (at[0] == 13 or at[0] == 10):             # <<<<<<<<<<<<<<
@@ -21108,7 +20860,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
 
       if (!__pyx_t_1) break;
 
-      /* "pyspark_jetstream/_decode.pyx":203
+      /* "pyspark_jetstream/_decode.pyx":145
  *             at = line_end
  *             while at < end and (at[0] == 13 or at[0] == 10):
  *                 at += 1             # <<<<<<<<<<<<<<
@@ -21119,7 +20871,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
     }
   }
 
-  /* "pyspark_jetstream/_decode.pyx":204
+  /* "pyspark_jetstream/_decode.pyx":146
  *             while at < end and (at[0] == 13 or at[0] == 10):
  *                 at += 1
  *         return 0             # <<<<<<<<<<<<<<
@@ -21132,7 +20884,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":183
+  /* "pyspark_jetstream/_decode.pyx":125
  *         free(self.items)
  * 
  *     cdef int parse(self, const char* at, size_t size) except -1:             # <<<<<<<<<<<<<<
@@ -21154,7 +20906,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse(struct __pyx_ob
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":206
+/* "pyspark_jetstream/_decode.pyx":148
  *         return 0
  * 
  *     cdef int add(self, const char* key, const char* colon, const char* end) except -1:             # <<<<<<<<<<<<<<
@@ -21176,7 +20928,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
   int __pyx_clineno = 0;
 
 
-  /* "pyspark_jetstream/_decode.pyx":208
+  /* "pyspark_jetstream/_decode.pyx":150
  *     cdef int add(self, const char* key, const char* colon, const char* end) except -1:
  *         cdef Field* grown
  *         cdef const char* value = colon + 1             # <<<<<<<<<<<<<<
@@ -21185,7 +20937,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 */
   __pyx_v_value = (__pyx_v_colon + 1);
 
-  /* "pyspark_jetstream/_decode.pyx":209
+  /* "pyspark_jetstream/_decode.pyx":151
  *         cdef Field* grown
  *         cdef const char* value = colon + 1
  *         while value < end and (value[0] == 32 or value[0] == 9):             # <<<<<<<<<<<<<<
@@ -21222,7 +20974,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 
     if (!__pyx_t_1) break;
 
-    /* "pyspark_jetstream/_decode.pyx":210
+    /* "pyspark_jetstream/_decode.pyx":152
  *         cdef const char* value = colon + 1
  *         while value < end and (value[0] == 32 or value[0] == 9):
  *             value += 1             # <<<<<<<<<<<<<<
@@ -21232,7 +20984,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
     __pyx_v_value = (__pyx_v_value + 1);
   }
 
-  /* "pyspark_jetstream/_decode.pyx":211
+  /* "pyspark_jetstream/_decode.pyx":153
  *         while value < end and (value[0] == 32 or value[0] == 9):
  *             value += 1
  *         while end > value and ((end - 1)[0] == 32 or (end - 1)[0] == 9):             # <<<<<<<<<<<<<<
@@ -21269,7 +21021,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 
     if (!__pyx_t_1) break;
 
-    /* "pyspark_jetstream/_decode.pyx":212
+    /* "pyspark_jetstream/_decode.pyx":154
  *             value += 1
  *         while end > value and ((end - 1)[0] == 32 or (end - 1)[0] == 9):
  *             end -= 1             # <<<<<<<<<<<<<<
@@ -21279,7 +21031,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
     __pyx_v_end = (__pyx_v_end - 1);
   }
 
-  /* "pyspark_jetstream/_decode.pyx":213
+  /* "pyspark_jetstream/_decode.pyx":155
  *         while end > value and ((end - 1)[0] == 32 or (end - 1)[0] == 9):
  *             end -= 1
  *         if self.count == self.room:             # <<<<<<<<<<<<<<
@@ -21291,7 +21043,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":214
+    /* "pyspark_jetstream/_decode.pyx":156
  *             end -= 1
  *         if self.count == self.room:
  *             self.room = self.room * 2 or 16             # <<<<<<<<<<<<<<
@@ -21313,7 +21065,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
     __pyx_L14_bool_binop_done:;
     __pyx_v_self->room = __pyx_t_3;
 
-    /* "pyspark_jetstream/_decode.pyx":215
+    /* "pyspark_jetstream/_decode.pyx":157
  *         if self.count == self.room:
  *             self.room = self.room * 2 or 16
  *             grown = <Field*>realloc(self.items, self.room * sizeof(Field))             # <<<<<<<<<<<<<<
@@ -21322,7 +21074,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 */
     __pyx_v_grown = ((struct __pyx_t_17pyspark_jetstream_7_decode_Field *)realloc(__pyx_v_self->items, (__pyx_v_self->room * (sizeof(struct __pyx_t_17pyspark_jetstream_7_decode_Field)))));
 
-    /* "pyspark_jetstream/_decode.pyx":216
+    /* "pyspark_jetstream/_decode.pyx":158
  *             self.room = self.room * 2 or 16
  *             grown = <Field*>realloc(self.items, self.room * sizeof(Field))
  *             if grown == NULL:             # <<<<<<<<<<<<<<
@@ -21334,16 +21086,16 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
     if (unlikely(__pyx_t_1)) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":217
+      /* "pyspark_jetstream/_decode.pyx":159
  *             grown = <Field*>realloc(self.items, self.room * sizeof(Field))
  *             if grown == NULL:
  *                 raise MemoryError             # <<<<<<<<<<<<<<
  *             self.items = grown
  *         self.items[self.count] = Field(key, value, <uint32_t>(colon - key), <uint32_t>(end - value))
 */
-      PyErr_NoMemory(); __PYX_ERR(0, 217, __pyx_L1_error)
+      PyErr_NoMemory(); __PYX_ERR(0, 159, __pyx_L1_error)
 
-      /* "pyspark_jetstream/_decode.pyx":216
+      /* "pyspark_jetstream/_decode.pyx":158
  *             self.room = self.room * 2 or 16
  *             grown = <Field*>realloc(self.items, self.room * sizeof(Field))
  *             if grown == NULL:             # <<<<<<<<<<<<<<
@@ -21352,7 +21104,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":218
+    /* "pyspark_jetstream/_decode.pyx":160
  *             if grown == NULL:
  *                 raise MemoryError
  *             self.items = grown             # <<<<<<<<<<<<<<
@@ -21361,7 +21113,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 */
     __pyx_v_self->items = __pyx_v_grown;
 
-    /* "pyspark_jetstream/_decode.pyx":213
+    /* "pyspark_jetstream/_decode.pyx":155
  *         while end > value and ((end - 1)[0] == 32 or (end - 1)[0] == 9):
  *             end -= 1
  *         if self.count == self.room:             # <<<<<<<<<<<<<<
@@ -21370,7 +21122,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":219
+  /* "pyspark_jetstream/_decode.pyx":161
  *                 raise MemoryError
  *             self.items = grown
  *         self.items[self.count] = Field(key, value, <uint32_t>(colon - key), <uint32_t>(end - value))             # <<<<<<<<<<<<<<
@@ -21384,7 +21136,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
   (__pyx_v_self->items[__pyx_v_self->count]) = __pyx_t_5;
 
 
-  /* "pyspark_jetstream/_decode.pyx":220
+  /* "pyspark_jetstream/_decode.pyx":162
  *             self.items = grown
  *         self.items[self.count] = Field(key, value, <uint32_t>(colon - key), <uint32_t>(end - value))
  *         self.count += 1             # <<<<<<<<<<<<<<
@@ -21393,7 +21145,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
 */
   __pyx_v_self->count = (__pyx_v_self->count + 1);
 
-  /* "pyspark_jetstream/_decode.pyx":221
+  /* "pyspark_jetstream/_decode.pyx":163
  *         self.items[self.count] = Field(key, value, <uint32_t>(colon - key), <uint32_t>(end - value))
  *         self.count += 1
  *         return 0             # <<<<<<<<<<<<<<
@@ -21406,7 +21158,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_9FieldList_add(struct __pyx_obj_
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":206
+  /* "pyspark_jetstream/_decode.pyx":148
  *         return 0
  * 
  *     cdef int add(self, const char* key, const char* colon, const char* end) except -1:             # <<<<<<<<<<<<<<
@@ -21630,7 +21382,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_9FieldList_4__setstate_cy
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":224
+/* "pyspark_jetstream/_decode.pyx":166
  * 
  * 
  * cdef inline bint same_key(const Field* one, const Field* other) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -21643,7 +21395,7 @@ static CYTHON_INLINE int __pyx_f_17pyspark_jetstream_7_decode_same_key(struct __
   int __pyx_t_1;
   int __pyx_t_2;
 
-  /* "pyspark_jetstream/_decode.pyx":225
+  /* "pyspark_jetstream/_decode.pyx":167
  * 
  * cdef inline bint same_key(const Field* one, const Field* other) noexcept nogil:
  *     return one.key_size == other.key_size and memcmp(one.key, other.key, one.key_size) == 0             # <<<<<<<<<<<<<<
@@ -21671,7 +21423,7 @@ static CYTHON_INLINE int __pyx_f_17pyspark_jetstream_7_decode_same_key(struct __
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":224
+  /* "pyspark_jetstream/_decode.pyx":166
  * 
  * 
  * cdef inline bint same_key(const Field* one, const Field* other) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -21684,7 +21436,7 @@ static CYTHON_INLINE int __pyx_f_17pyspark_jetstream_7_decode_same_key(struct __
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":259
+/* "pyspark_jetstream/_decode.pyx":201
  *     cdef uint8_t* row_dead
  * 
  *     def __cinit__(self, const unsigned char[::1] data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,             # <<<<<<<<<<<<<<
@@ -21744,25 +21496,25 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_data,&__pyx_mstate_global->__pyx_n_u_salt,&__pyx_mstate_global->__pyx_n_u_base,&__pyx_mstate_global->__pyx_n_u_end,&__pyx_mstate_global->__pyx_n_u_first,&__pyx_mstate_global->__pyx_n_u_last,&__pyx_mstate_global->__pyx_n_u_low_ns,&__pyx_mstate_global->__pyx_n_u_high_ns,&__pyx_mstate_global->__pyx_n_u_dead,&__pyx_mstate_global->__pyx_n_u_accepts,&__pyx_mstate_global->__pyx_n_u_columns,&__pyx_mstate_global->__pyx_n_u_batch_bytes,&__pyx_mstate_global->__pyx_n_u_tolerant,&__pyx_mstate_global->__pyx_n_u_show_dead,&__pyx_mstate_global->__pyx_n_u_known,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL_TPNEW(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 259, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 201, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 259, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 201, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 259, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 201, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "__cinit__", 0) < (0)) __PYX_ERR(0, 259, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "__cinit__", 0) < (0)) __PYX_ERR(0, 201, __pyx_L3_error)
       if (!values[8]) values[8] = __Pyx_NewRef(((PyObject*)__pyx_mstate_global->__pyx_kp_b__5));
 
-      /* "pyspark_jetstream/_decode.pyx":261
+      /* "pyspark_jetstream/_decode.pyx":203
  *     def __cinit__(self, const unsigned char[::1] data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
  *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
  *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,             # <<<<<<<<<<<<<<
@@ -21771,7 +21523,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
 */
       if (!values[9]) values[9] = __Pyx_NewRef(((PyObject *)Py_None));
 
-      /* "pyspark_jetstream/_decode.pyx":262
+      /* "pyspark_jetstream/_decode.pyx":204
  *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
  *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
  *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):             # <<<<<<<<<<<<<<
@@ -21780,18 +21532,18 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
 */
       if (!values[14]) values[14] = __Pyx_NewRef(((PyObject *)Py_None));
       for (Py_ssize_t i = __pyx_nargs; i < 2; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("__cinit__", 1, 2, 2, i); __PYX_ERR(0, 259, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("__cinit__", 1, 2, 2, i); __PYX_ERR(0, 201, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 2)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 259, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 201, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL_TPNEW(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 259, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 201, __pyx_L3_error)
       if (!values[8]) values[8] = __Pyx_NewRef(((PyObject*)__pyx_mstate_global->__pyx_kp_b__5));
 
-      /* "pyspark_jetstream/_decode.pyx":261
+      /* "pyspark_jetstream/_decode.pyx":203
  *     def __cinit__(self, const unsigned char[::1] data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
  *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
  *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,             # <<<<<<<<<<<<<<
@@ -21800,7 +21552,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
 */
       if (!values[9]) values[9] = __Pyx_NewRef(((PyObject *)Py_None));
 
-      /* "pyspark_jetstream/_decode.pyx":262
+      /* "pyspark_jetstream/_decode.pyx":204
  *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
  *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
  *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):             # <<<<<<<<<<<<<<
@@ -21809,57 +21561,57 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
 */
       if (!values[14]) values[14] = __Pyx_NewRef(((PyObject *)Py_None));
     }
-    __pyx_v_data = __Pyx_PyObject_to_MemoryviewSlice_dc_unsigned_char__const__(values[0], 0); if (unlikely(!__pyx_v_data.memview)) __PYX_ERR(0, 259, __pyx_L3_error)
-    __pyx_v_salt = __Pyx_PyLong_As_uint64_t(values[1]); if (unlikely((__pyx_v_salt == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 259, __pyx_L3_error)
+    __pyx_v_data = __Pyx_PyObject_to_MemoryviewSlice_dc_unsigned_char__const__(values[0], 0); if (unlikely(!__pyx_v_data.memview)) __PYX_ERR(0, 201, __pyx_L3_error)
+    __pyx_v_salt = __Pyx_PyLong_As_uint64_t(values[1]); if (unlikely((__pyx_v_salt == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 201, __pyx_L3_error)
     if (values[2]) {
-      __pyx_v_base = __Pyx_PyLong_As_uint64_t(values[2]); if (unlikely((__pyx_v_base == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 259, __pyx_L3_error)
+      __pyx_v_base = __Pyx_PyLong_As_uint64_t(values[2]); if (unlikely((__pyx_v_base == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 201, __pyx_L3_error)
     } else {
       __pyx_v_base = ((uint64_t)64);
     }
     if (values[3]) {
-      __pyx_v_end = __Pyx_PyLong_As_size_t(values[3]); if (unlikely((__pyx_v_end == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 259, __pyx_L3_error)
+      __pyx_v_end = __Pyx_PyLong_As_size_t(values[3]); if (unlikely((__pyx_v_end == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 201, __pyx_L3_error)
     } else {
       __pyx_v_end = ((size_t)0);
     }
     if (values[4]) {
-      __pyx_v_first = __Pyx_PyLong_As_uint64_t(values[4]); if (unlikely((__pyx_v_first == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 259, __pyx_L3_error)
+      __pyx_v_first = __Pyx_PyLong_As_uint64_t(values[4]); if (unlikely((__pyx_v_first == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 201, __pyx_L3_error)
     } else {
       __pyx_v_first = ((uint64_t)0);
     }
     if (values[5]) {
-      __pyx_v_last = __Pyx_PyLong_As_uint64_t(values[5]); if (unlikely((__pyx_v_last == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 260, __pyx_L3_error)
+      __pyx_v_last = __Pyx_PyLong_As_uint64_t(values[5]); if (unlikely((__pyx_v_last == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 202, __pyx_L3_error)
     } else {
       __pyx_v_last = ((uint64_t)0xFFFFFFFFFFFFFFFF);
     }
     if (values[6]) {
-      __pyx_v_low_ns = __Pyx_PyLong_As_int64_t(values[6]); if (unlikely((__pyx_v_low_ns == ((int64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 260, __pyx_L3_error)
+      __pyx_v_low_ns = __Pyx_PyLong_As_int64_t(values[6]); if (unlikely((__pyx_v_low_ns == ((int64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 202, __pyx_L3_error)
     } else {
       __pyx_v_low_ns = __pyx_mstate_global->__pyx_k__6;
     }
     if (values[7]) {
-      __pyx_v_high_ns = __Pyx_PyLong_As_int64_t(values[7]); if (unlikely((__pyx_v_high_ns == ((int64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 261, __pyx_L3_error)
+      __pyx_v_high_ns = __Pyx_PyLong_As_int64_t(values[7]); if (unlikely((__pyx_v_high_ns == ((int64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 203, __pyx_L3_error)
     } else {
       __pyx_v_high_ns = __pyx_mstate_global->__pyx_k__7;
     }
     __pyx_v_dead = ((PyObject*)values[8]);
     __pyx_v_accepts = values[9];
     if (values[10]) {
-      __pyx_v_columns = __Pyx_PyLong_As_int(values[10]); if (unlikely((__pyx_v_columns == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 261, __pyx_L3_error)
+      __pyx_v_columns = __Pyx_PyLong_As_int(values[10]); if (unlikely((__pyx_v_columns == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 203, __pyx_L3_error)
     } else {
       __pyx_v_columns = ((int)0);
     }
     if (values[11]) {
-      __pyx_v_batch_bytes = __Pyx_PyLong_As_size_t(values[11]); if (unlikely((__pyx_v_batch_bytes == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 262, __pyx_L3_error)
+      __pyx_v_batch_bytes = __Pyx_PyLong_As_size_t(values[11]); if (unlikely((__pyx_v_batch_bytes == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 204, __pyx_L3_error)
     } else {
       __pyx_v_batch_bytes = ((size_t)0x800000);
     }
     if (values[12]) {
-      __pyx_v_tolerant = __Pyx_PyObject_IsTrue(values[12]); if (unlikely((__pyx_v_tolerant == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 262, __pyx_L3_error)
+      __pyx_v_tolerant = __Pyx_PyObject_IsTrue(values[12]); if (unlikely((__pyx_v_tolerant == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 204, __pyx_L3_error)
     } else {
       __pyx_v_tolerant = ((int)0);
     }
     if (values[13]) {
-      __pyx_v_show_dead = __Pyx_PyObject_IsTrue(values[13]); if (unlikely((__pyx_v_show_dead == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 262, __pyx_L3_error)
+      __pyx_v_show_dead = __Pyx_PyObject_IsTrue(values[13]); if (unlikely((__pyx_v_show_dead == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 204, __pyx_L3_error)
     } else {
       __pyx_v_show_dead = ((int)0);
     }
@@ -21867,7 +21619,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("__cinit__", 1, 2, 2, __pyx_nargs); __PYX_ERR(0, 259, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("__cinit__", 1, 2, 2, __pyx_nargs); __PYX_ERR(0, 201, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -21879,10 +21631,10 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return -1;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_dead), (&PyBytes_Type), 1, "dead", 1))) __PYX_ERR(0, 261, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_dead), (&PyBytes_Type), 1, "dead", 1))) __PYX_ERR(0, 203, __pyx_L1_error)
   __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(((struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self), __pyx_v_data, __pyx_v_salt, __pyx_v_base, __pyx_v_end, __pyx_v_first, __pyx_v_last, __pyx_v_low_ns, __pyx_v_high_ns, __pyx_v_dead, __pyx_v_accepts, __pyx_v_columns, __pyx_v_batch_bytes, __pyx_v_tolerant, __pyx_v_show_dead, __pyx_v_known);
 
-  /* "pyspark_jetstream/_decode.pyx":259
+  /* "pyspark_jetstream/_decode.pyx":201
  *     cdef uint8_t* row_dead
  * 
  *     def __cinit__(self, const unsigned char[::1] data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,             # <<<<<<<<<<<<<<
@@ -21942,7 +21694,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("__cinit__", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":263
+  /* "pyspark_jetstream/_decode.pyx":205
  *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,
  *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):
  *         self.data = data             # <<<<<<<<<<<<<<
@@ -21953,7 +21705,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
   __PYX_INC_MEMVIEW(&__pyx_v_data, 1);
   __pyx_v_self->data = __pyx_v_data;
 
-  /* "pyspark_jetstream/_decode.pyx":264
+  /* "pyspark_jetstream/_decode.pyx":206
  *                   size_t batch_bytes=8 << 20, bint tolerant=False, bint show_dead=False, known=None):
  *         self.data = data
  *         self.start = <const char*>&data[0] if len(data) else NULL             # <<<<<<<<<<<<<<
@@ -21975,7 +21727,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
 
   __pyx_v_self->start = __pyx_t_1;
 
-  /* "pyspark_jetstream/_decode.pyx":265
+  /* "pyspark_jetstream/_decode.pyx":207
  *         self.data = data
  *         self.start = <const char*>&data[0] if len(data) else NULL
  *         self.size = end or <size_t>len(data)             # <<<<<<<<<<<<<<
@@ -21998,7 +21750,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
   __pyx_L3_bool_binop_done:;
   __pyx_v_self->size = __pyx_t_5;
 
-  /* "pyspark_jetstream/_decode.pyx":266
+  /* "pyspark_jetstream/_decode.pyx":208
  *         self.start = <const char*>&data[0] if len(data) else NULL
  *         self.size = end or <size_t>len(data)
  *         self.salt, self.base, self.first, self.last = salt, base, first, last             # <<<<<<<<<<<<<<
@@ -22018,7 +21770,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
   __pyx_v_self->first = __pyx_t_9;
   __pyx_v_self->last = __pyx_t_10;
 
-  /* "pyspark_jetstream/_decode.pyx":267
+  /* "pyspark_jetstream/_decode.pyx":209
  *         self.size = end or <size_t>len(data)
  *         self.salt, self.base, self.first, self.last = salt, base, first, last
  *         self.low_ns, self.high_ns = low_ns, high_ns             # <<<<<<<<<<<<<<
@@ -22032,7 +21784,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
   __pyx_v_self->low_ns = __pyx_t_11;
   __pyx_v_self->high_ns = __pyx_t_12;
 
-  /* "pyspark_jetstream/_decode.pyx":268
+  /* "pyspark_jetstream/_decode.pyx":210
  *         self.salt, self.base, self.first, self.last = salt, base, first, last
  *         self.low_ns, self.high_ns = low_ns, high_ns
  *         self.dead = dead             # <<<<<<<<<<<<<<
@@ -22044,7 +21796,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
   __Pyx_GOTREF(__pyx_v_self->dead);
   __Pyx_DECREF_SET(__pyx_v_self->dead, __pyx_v_dead);
 
-  /* "pyspark_jetstream/_decode.pyx":269
+  /* "pyspark_jetstream/_decode.pyx":211
  *         self.low_ns, self.high_ns = low_ns, high_ns
  *         self.dead = dead
  *         self.dead_at = PyBytes_AS_STRING(dead)             # <<<<<<<<<<<<<<
@@ -22053,7 +21805,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
 */
   __pyx_v_self->dead_at = PyBytes_AS_STRING(__pyx_v_dead);
 
-  /* "pyspark_jetstream/_decode.pyx":270
+  /* "pyspark_jetstream/_decode.pyx":212
  *         self.dead = dead
  *         self.dead_at = PyBytes_AS_STRING(dead)
  *         self.dead_end = self.dead_at + len(dead)             # <<<<<<<<<<<<<<
@@ -22062,13 +21814,13 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
 */
   if (unlikely(__pyx_v_dead == Py_None)) {
     PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-    __PYX_ERR(0, 270, __pyx_L1_error)
+    __PYX_ERR(0, 212, __pyx_L1_error)
   }
-  __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_dead); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 270, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_dead); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 212, __pyx_L1_error)
   __pyx_v_self->dead_end = (__pyx_v_self->dead_at + __pyx_t_2);
 
 
-  /* "pyspark_jetstream/_decode.pyx":271
+  /* "pyspark_jetstream/_decode.pyx":213
  *         self.dead_at = PyBytes_AS_STRING(dead)
  *         self.dead_end = self.dead_at + len(dead)
  *         self.accepts = accepts             # <<<<<<<<<<<<<<
@@ -22080,21 +21832,21 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
   __Pyx_GOTREF(__pyx_v_self->accepts);
   __Pyx_DECREF_SET(__pyx_v_self->accepts, __pyx_v_accepts);
 
-  /* "pyspark_jetstream/_decode.pyx":272
+  /* "pyspark_jetstream/_decode.pyx":214
  *         self.dead_end = self.dead_at + len(dead)
  *         self.accepts = accepts
  *         self.remembered = {}             # <<<<<<<<<<<<<<
  *         self.columns = columns
  *         self.batch_bytes = batch_bytes
 */
-  __pyx_t_13 = __Pyx_PyDict_NewPresized(0); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 272, __pyx_L1_error)
+  __pyx_t_13 = __Pyx_PyDict_NewPresized(0); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 214, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_13);
   __Pyx_GIVEREF(__pyx_t_13);
   __Pyx_GOTREF(__pyx_v_self->remembered);
   __Pyx_DECREF_SET(__pyx_v_self->remembered, ((PyObject*)__pyx_t_13));
   __pyx_t_13 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":273
+  /* "pyspark_jetstream/_decode.pyx":215
  *         self.accepts = accepts
  *         self.remembered = {}
  *         self.columns = columns             # <<<<<<<<<<<<<<
@@ -22103,7 +21855,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
 */
   __pyx_v_self->columns = __pyx_v_columns;
 
-  /* "pyspark_jetstream/_decode.pyx":274
+  /* "pyspark_jetstream/_decode.pyx":216
  *         self.remembered = {}
  *         self.columns = columns
  *         self.batch_bytes = batch_bytes             # <<<<<<<<<<<<<<
@@ -22112,7 +21864,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
 */
   __pyx_v_self->batch_bytes = __pyx_v_batch_bytes;
 
-  /* "pyspark_jetstream/_decode.pyx":275
+  /* "pyspark_jetstream/_decode.pyx":217
  *         self.columns = columns
  *         self.batch_bytes = batch_bytes
  *         self.tolerant, self.show_dead = tolerant, show_dead             # <<<<<<<<<<<<<<
@@ -22126,7 +21878,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
   __pyx_v_self->tolerant = __pyx_t_3;
   __pyx_v_self->show_dead = __pyx_t_14;
 
-  /* "pyspark_jetstream/_decode.pyx":276
+  /* "pyspark_jetstream/_decode.pyx":218
  *         self.batch_bytes = batch_bytes
  *         self.tolerant, self.show_dead = tolerant, show_dead
  *         self.known = known             # <<<<<<<<<<<<<<
@@ -22138,7 +21890,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
   __Pyx_GOTREF(__pyx_v_self->known);
   __Pyx_DECREF_SET(__pyx_v_self->known, __pyx_v_known);
 
-  /* "pyspark_jetstream/_decode.pyx":277
+  /* "pyspark_jetstream/_decode.pyx":219
  *         self.tolerant, self.show_dead = tolerant, show_dead
  *         self.known = known
  *         self.rows = <uint32_t*>realloc(NULL, ROWS_MAX * sizeof(uint32_t))             # <<<<<<<<<<<<<<
@@ -22147,7 +21899,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
 */
   __pyx_v_self->rows = ((uint32_t *)realloc(NULL, (__pyx_e_17pyspark_jetstream_7_decode_ROWS_MAX * (sizeof(uint32_t)))));
 
-  /* "pyspark_jetstream/_decode.pyx":278
+  /* "pyspark_jetstream/_decode.pyx":220
  *         self.known = known
  *         self.rows = <uint32_t*>realloc(NULL, ROWS_MAX * sizeof(uint32_t))
  *         self.row_dead = <uint8_t*>realloc(NULL, ROWS_MAX)             # <<<<<<<<<<<<<<
@@ -22156,7 +21908,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
 */
   __pyx_v_self->row_dead = ((uint8_t *)realloc(NULL, __pyx_e_17pyspark_jetstream_7_decode_ROWS_MAX));
 
-  /* "pyspark_jetstream/_decode.pyx":279
+  /* "pyspark_jetstream/_decode.pyx":221
  *         self.rows = <uint32_t*>realloc(NULL, ROWS_MAX * sizeof(uint32_t))
  *         self.row_dead = <uint8_t*>realloc(NULL, ROWS_MAX)
  *         if self.size > <size_t>len(data) or self.size > 0xFFFFFFFF:             # <<<<<<<<<<<<<<
@@ -22175,9 +21927,9 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
 
     goto __pyx_L6_bool_binop_done;
   }
-  __pyx_t_13 = __Pyx_PyLong_FromSize_t(__pyx_v_self->size); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 279, __pyx_L1_error)
+  __pyx_t_13 = __Pyx_PyLong_FromSize_t(__pyx_v_self->size); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 221, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_13);
-  __pyx_t_3 = __Pyx_PyObject_CompareBoolGt_int_int(__pyx_t_13, __pyx_mstate_global->__pyx_int_4294967295, Py_GT); if (unlikely((__pyx_t_3 < 0))) __PYX_ERR(0, 279, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyObject_CompareBoolGt_int_int(__pyx_t_13, __pyx_mstate_global->__pyx_int_4294967295, Py_GT); if (unlikely((__pyx_t_3 < 0))) __PYX_ERR(0, 221, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_13); __pyx_t_13 = 0;
 
   __pyx_t_14 = __pyx_t_3;
@@ -22186,7 +21938,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
   if (unlikely(__pyx_t_14)) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":280
+    /* "pyspark_jetstream/_decode.pyx":222
  *         self.row_dead = <uint8_t*>realloc(NULL, ROWS_MAX)
  *         if self.size > <size_t>len(data) or self.size > 0xFFFFFFFF:
  *             raise ValueError("the end is behind the data")             # <<<<<<<<<<<<<<
@@ -22199,14 +21951,14 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
       PyObject *__pyx_callargs[2] = {__pyx_t_15, __pyx_mstate_global->__pyx_kp_u_the_end_is_behind_the_data};
       __pyx_t_13 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_ValueError)), __pyx_callargs+__pyx_t_5, (2-__pyx_t_5) | (__pyx_t_5*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_15); __pyx_t_15 = 0;
-      if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 280, __pyx_L1_error)
+      if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 222, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_13);
     }
     __Pyx_Raise(__pyx_t_13, 0, 0, 0);
     __Pyx_DECREF(__pyx_t_13); __pyx_t_13 = 0;
-    __PYX_ERR(0, 280, __pyx_L1_error)
+    __PYX_ERR(0, 222, __pyx_L1_error)
 
-    /* "pyspark_jetstream/_decode.pyx":279
+    /* "pyspark_jetstream/_decode.pyx":221
  *         self.rows = <uint32_t*>realloc(NULL, ROWS_MAX * sizeof(uint32_t))
  *         self.row_dead = <uint8_t*>realloc(NULL, ROWS_MAX)
  *         if self.size > <size_t>len(data) or self.size > 0xFFFFFFFF:             # <<<<<<<<<<<<<<
@@ -22215,7 +21967,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":281
+  /* "pyspark_jetstream/_decode.pyx":223
  *         if self.size > <size_t>len(data) or self.size > 0xFFFFFFFF:
  *             raise ValueError("the end is behind the data")
  *         if self.rows == NULL or self.row_dead == NULL:             # <<<<<<<<<<<<<<
@@ -22241,16 +21993,16 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
   if (unlikely(__pyx_t_14)) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":282
+    /* "pyspark_jetstream/_decode.pyx":224
  *             raise ValueError("the end is behind the data")
  *         if self.rows == NULL or self.row_dead == NULL:
  *             raise MemoryError             # <<<<<<<<<<<<<<
  * 
  *     def __dealloc__(self):
 */
-    PyErr_NoMemory(); __PYX_ERR(0, 282, __pyx_L1_error)
+    PyErr_NoMemory(); __PYX_ERR(0, 224, __pyx_L1_error)
 
-    /* "pyspark_jetstream/_decode.pyx":281
+    /* "pyspark_jetstream/_decode.pyx":223
  *         if self.size > <size_t>len(data) or self.size > 0xFFFFFFFF:
  *             raise ValueError("the end is behind the data")
  *         if self.rows == NULL or self.row_dead == NULL:             # <<<<<<<<<<<<<<
@@ -22259,7 +22011,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":259
+  /* "pyspark_jetstream/_decode.pyx":201
  *     cdef uint8_t* row_dead
  * 
  *     def __cinit__(self, const unsigned char[::1] data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,             # <<<<<<<<<<<<<<
@@ -22281,7 +22033,7 @@ static int __pyx_pf_17pyspark_jetstream_7_decode_7Decoder___cinit__(struct __pyx
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":284
+/* "pyspark_jetstream/_decode.pyx":226
  *             raise MemoryError
  * 
  *     def __dealloc__(self):             # <<<<<<<<<<<<<<
@@ -22304,7 +22056,7 @@ static void __pyx_pw_17pyspark_jetstream_7_decode_7Decoder_3__dealloc__(PyObject
 
 static void __pyx_pf_17pyspark_jetstream_7_decode_7Decoder_2__dealloc__(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *__pyx_v_self) {
 
-  /* "pyspark_jetstream/_decode.pyx":285
+  /* "pyspark_jetstream/_decode.pyx":227
  * 
  *     def __dealloc__(self):
  *         free(self.rows)             # <<<<<<<<<<<<<<
@@ -22313,7 +22065,7 @@ static void __pyx_pf_17pyspark_jetstream_7_decode_7Decoder_2__dealloc__(struct _
 */
   free(__pyx_v_self->rows);
 
-  /* "pyspark_jetstream/_decode.pyx":286
+  /* "pyspark_jetstream/_decode.pyx":228
  *     def __dealloc__(self):
  *         free(self.rows)
  *         free(self.row_dead)             # <<<<<<<<<<<<<<
@@ -22322,7 +22074,7 @@ static void __pyx_pf_17pyspark_jetstream_7_decode_7Decoder_2__dealloc__(struct _
 */
   free(__pyx_v_self->row_dead);
 
-  /* "pyspark_jetstream/_decode.pyx":284
+  /* "pyspark_jetstream/_decode.pyx":226
  *             raise MemoryError
  * 
  *     def __dealloc__(self):             # <<<<<<<<<<<<<<
@@ -22334,7 +22086,7 @@ static void __pyx_pf_17pyspark_jetstream_7_decode_7Decoder_2__dealloc__(struct _
 
 }
 
-/* "pyspark_jetstream/_decode.pyx":288
+/* "pyspark_jetstream/_decode.pyx":230
  *         free(self.row_dead)
  * 
  *     cdef bint wanted_subject(self, const char* at, uint16_t size) except -1:             # <<<<<<<<<<<<<<
@@ -22362,7 +22114,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("wanted_subject", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":290
+  /* "pyspark_jetstream/_decode.pyx":232
  *     cdef bint wanted_subject(self, const char* at, uint16_t size) except -1:
  *         cdef bytes subject
  *         if size == self.subject_before_size and self.subject_before != NULL and (             # <<<<<<<<<<<<<<
@@ -22390,7 +22142,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
     goto __pyx_L4_bool_binop_done;
   }
 
-  /* "pyspark_jetstream/_decode.pyx":291
+  /* "pyspark_jetstream/_decode.pyx":233
  *         cdef bytes subject
  *         if size == self.subject_before_size and self.subject_before != NULL and (
  *                 memcmp(at, self.subject_before, size) == 0):             # <<<<<<<<<<<<<<
@@ -22404,7 +22156,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
 
   __pyx_L4_bool_binop_done:;
 
-  /* "pyspark_jetstream/_decode.pyx":290
+  /* "pyspark_jetstream/_decode.pyx":232
  *     cdef bint wanted_subject(self, const char* at, uint16_t size) except -1:
  *         cdef bytes subject
  *         if size == self.subject_before_size and self.subject_before != NULL and (             # <<<<<<<<<<<<<<
@@ -22414,7 +22166,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":292
+    /* "pyspark_jetstream/_decode.pyx":234
  *         if size == self.subject_before_size and self.subject_before != NULL and (
  *                 memcmp(at, self.subject_before, size) == 0):
  *             return self.subject_before_accepted             # <<<<<<<<<<<<<<
@@ -22427,7 +22179,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":290
+    /* "pyspark_jetstream/_decode.pyx":232
  *     cdef bint wanted_subject(self, const char* at, uint16_t size) except -1:
  *         cdef bytes subject
  *         if size == self.subject_before_size and self.subject_before != NULL and (             # <<<<<<<<<<<<<<
@@ -22436,19 +22188,19 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":293
+  /* "pyspark_jetstream/_decode.pyx":235
  *                 memcmp(at, self.subject_before, size) == 0):
  *             return self.subject_before_accepted
  *         subject = at[:size]             # <<<<<<<<<<<<<<
  *         accepted = self.remembered.get(subject)
  *         if accepted is None:
 */
-  __pyx_t_3 = __Pyx_PyBytes_FromStringAndSize(__pyx_v_at + 0, __pyx_v_size - 0); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 293, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyBytes_FromStringAndSize(__pyx_v_at + 0, __pyx_v_size - 0); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 235, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_3);
   __pyx_v_subject = ((PyObject*)__pyx_t_3);
   __pyx_t_3 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":294
+  /* "pyspark_jetstream/_decode.pyx":236
  *             return self.subject_before_accepted
  *         subject = at[:size]
  *         accepted = self.remembered.get(subject)             # <<<<<<<<<<<<<<
@@ -22457,14 +22209,14 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
 */
   if (unlikely(__pyx_v_self->remembered == Py_None)) {
     PyErr_Format(PyExc_AttributeError, "\047NoneType\047 object has no attribute \047%.30s\047", "get");
-    __PYX_ERR(0, 294, __pyx_L1_error)
+    __PYX_ERR(0, 236, __pyx_L1_error)
   }
-  __pyx_t_3 = __Pyx_PyDict_GetItemDefault(__pyx_v_self->remembered, __pyx_v_subject, Py_None); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 294, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyDict_GetItemDefault(__pyx_v_self->remembered, __pyx_v_subject, Py_None); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 236, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_3);
   __pyx_v_accepted = __pyx_t_3;
   __pyx_t_3 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":295
+  /* "pyspark_jetstream/_decode.pyx":237
  *         subject = at[:size]
  *         accepted = self.remembered.get(subject)
  *         if accepted is None:             # <<<<<<<<<<<<<<
@@ -22475,7 +22227,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":296
+    /* "pyspark_jetstream/_decode.pyx":238
  *         accepted = self.remembered.get(subject)
  *         if accepted is None:
  *             accepted = bool(self.accepts(subject))             # <<<<<<<<<<<<<<
@@ -22502,18 +22254,18 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
       __pyx_t_3 = __Pyx_PyObject_FastCall((PyObject*)__pyx_t_5, __pyx_callargs+__pyx_t_6, (2-__pyx_t_6) | (__pyx_t_6*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
       __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
       __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-      if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 296, __pyx_L1_error)
+      if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 238, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_3);
     }
-    __pyx_t_1 = __Pyx_PyObject_IsTrue(__pyx_t_3); if (unlikely((__pyx_t_1 < 0))) __PYX_ERR(0, 296, __pyx_L1_error)
+    __pyx_t_1 = __Pyx_PyObject_IsTrue(__pyx_t_3); if (unlikely((__pyx_t_1 < 0))) __PYX_ERR(0, 238, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
-    __pyx_t_3 = __Pyx_PyBool_FromLong((!(!__pyx_t_1))); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 296, __pyx_L1_error)
+    __pyx_t_3 = __Pyx_PyBool_FromLong((!(!__pyx_t_1))); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 238, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
 
     __Pyx_DECREF_SET(__pyx_v_accepted, __pyx_t_3);
     __pyx_t_3 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":297
+    /* "pyspark_jetstream/_decode.pyx":239
  *         if accepted is None:
  *             accepted = bool(self.accepts(subject))
  *             if len(self.remembered) >= SUBJECTS_REMEMBERED:             # <<<<<<<<<<<<<<
@@ -22524,9 +22276,9 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
     __Pyx_INCREF(__pyx_t_3);
     if (unlikely(__pyx_t_3 == Py_None)) {
       PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-      __PYX_ERR(0, 297, __pyx_L1_error)
+      __PYX_ERR(0, 239, __pyx_L1_error)
     }
-    __pyx_t_7 = PyDict_Size(__pyx_t_3); if (unlikely(__pyx_t_7 == ((Py_ssize_t)-1))) __PYX_ERR(0, 297, __pyx_L1_error)
+    __pyx_t_7 = PyDict_Size(__pyx_t_3); if (unlikely(__pyx_t_7 == ((Py_ssize_t)-1))) __PYX_ERR(0, 239, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
     __pyx_t_1 = (__pyx_t_7 >= __pyx_e_17pyspark_jetstream_7_decode_SUBJECTS_REMEMBERED);
 
@@ -22534,7 +22286,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
     if (__pyx_t_1) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":298
+      /* "pyspark_jetstream/_decode.pyx":240
  *             accepted = bool(self.accepts(subject))
  *             if len(self.remembered) >= SUBJECTS_REMEMBERED:
  *                 self.remembered.clear()             # <<<<<<<<<<<<<<
@@ -22543,12 +22295,12 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
 */
       if (unlikely(__pyx_v_self->remembered == Py_None)) {
         PyErr_Format(PyExc_AttributeError, "\047NoneType\047 object has no attribute \047%.30s\047", "clear");
-        __PYX_ERR(0, 298, __pyx_L1_error)
+        __PYX_ERR(0, 240, __pyx_L1_error)
       }
-      __pyx_t_8 = __Pyx_PyDict_Clear(__pyx_v_self->remembered); if (unlikely(__pyx_t_8 == ((int)-1))) __PYX_ERR(0, 298, __pyx_L1_error)
+      __pyx_t_8 = __Pyx_PyDict_Clear(__pyx_v_self->remembered); if (unlikely(__pyx_t_8 == ((int)-1))) __PYX_ERR(0, 240, __pyx_L1_error)
 
 
-      /* "pyspark_jetstream/_decode.pyx":297
+      /* "pyspark_jetstream/_decode.pyx":239
  *         if accepted is None:
  *             accepted = bool(self.accepts(subject))
  *             if len(self.remembered) >= SUBJECTS_REMEMBERED:             # <<<<<<<<<<<<<<
@@ -22557,7 +22309,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":299
+    /* "pyspark_jetstream/_decode.pyx":241
  *             if len(self.remembered) >= SUBJECTS_REMEMBERED:
  *                 self.remembered.clear()
  *             self.remembered[subject] = accepted             # <<<<<<<<<<<<<<
@@ -22566,11 +22318,11 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
 */
     if (unlikely(__pyx_v_self->remembered == Py_None)) {
       PyErr_SetString(PyExc_TypeError, "\047NoneType\047 object is not subscriptable");
-      __PYX_ERR(0, 299, __pyx_L1_error)
+      __PYX_ERR(0, 241, __pyx_L1_error)
     }
-    if (unlikely((PyDict_SetItem(__pyx_v_self->remembered, __pyx_v_subject, __pyx_v_accepted) < 0))) __PYX_ERR(0, 299, __pyx_L1_error)
+    if (unlikely((PyDict_SetItem(__pyx_v_self->remembered, __pyx_v_subject, __pyx_v_accepted) < 0))) __PYX_ERR(0, 241, __pyx_L1_error)
 
-    /* "pyspark_jetstream/_decode.pyx":295
+    /* "pyspark_jetstream/_decode.pyx":237
  *         subject = at[:size]
  *         accepted = self.remembered.get(subject)
  *         if accepted is None:             # <<<<<<<<<<<<<<
@@ -22579,7 +22331,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":300
+  /* "pyspark_jetstream/_decode.pyx":242
  *                 self.remembered.clear()
  *             self.remembered[subject] = accepted
  *         self.subject_before, self.subject_before_size = at, size             # <<<<<<<<<<<<<<
@@ -22593,30 +22345,30 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
   __pyx_v_self->subject_before = __pyx_t_9;
   __pyx_v_self->subject_before_size = __pyx_t_10;
 
-  /* "pyspark_jetstream/_decode.pyx":301
+  /* "pyspark_jetstream/_decode.pyx":243
  *             self.remembered[subject] = accepted
  *         self.subject_before, self.subject_before_size = at, size
  *         self.subject_before_accepted = accepted             # <<<<<<<<<<<<<<
  *         return accepted
  * 
 */
-  __pyx_t_1 = __Pyx_PyObject_IsTrue(__pyx_v_accepted); if (unlikely((__pyx_t_1 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 301, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_IsTrue(__pyx_v_accepted); if (unlikely((__pyx_t_1 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 243, __pyx_L1_error)
   __pyx_v_self->subject_before_accepted = __pyx_t_1;
 
-  /* "pyspark_jetstream/_decode.pyx":302
+  /* "pyspark_jetstream/_decode.pyx":244
  *         self.subject_before, self.subject_before_size = at, size
  *         self.subject_before_accepted = accepted
  *         return accepted             # <<<<<<<<<<<<<<
  * 
  *     cdef bint is_dead(self, uint64_t seq) noexcept nogil:
 */
-  __pyx_t_1 = __Pyx_PyObject_IsTrue(__pyx_v_accepted); if (unlikely((__pyx_t_1 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 302, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyObject_IsTrue(__pyx_v_accepted); if (unlikely((__pyx_t_1 == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 244, __pyx_L1_error)
   {
     __pyx_r = __pyx_t_1;
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":288
+  /* "pyspark_jetstream/_decode.pyx":230
  *         free(self.row_dead)
  * 
  *     cdef bint wanted_subject(self, const char* at, uint16_t size) except -1:             # <<<<<<<<<<<<<<
@@ -22639,7 +22391,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted_subject(struct _
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":304
+/* "pyspark_jetstream/_decode.pyx":246
  *         return accepted
  * 
  *     cdef bint is_dead(self, uint64_t seq) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -22652,7 +22404,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_is_dead(struct __pyx_ob
   int __pyx_t_1;
   int __pyx_t_2;
 
-  /* "pyspark_jetstream/_decode.pyx":305
+  /* "pyspark_jetstream/_decode.pyx":247
  * 
  *     cdef bint is_dead(self, uint64_t seq) noexcept nogil:
  *         while self.dead_at < self.dead_end and load64(self.dead_at) < seq:             # <<<<<<<<<<<<<<
@@ -22670,7 +22422,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_is_dead(struct __pyx_ob
 
       goto __pyx_L5_bool_binop_done;
     }
-    __pyx_t_2 = (__pyx_f_17pyspark_jetstream_7_decode_load64(__pyx_v_self->dead_at) < __pyx_v_seq);
+    __pyx_t_2 = (__pyx_f_17pyspark_jetstream_6_bytes_load64(__pyx_v_self->dead_at) < __pyx_v_seq);
 
 
     __pyx_t_1 = __pyx_t_2;
@@ -22679,7 +22431,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_is_dead(struct __pyx_ob
 
     if (!__pyx_t_1) break;
 
-    /* "pyspark_jetstream/_decode.pyx":306
+    /* "pyspark_jetstream/_decode.pyx":248
  *     cdef bint is_dead(self, uint64_t seq) noexcept nogil:
  *         while self.dead_at < self.dead_end and load64(self.dead_at) < seq:
  *             self.dead_at += 8             # <<<<<<<<<<<<<<
@@ -22689,7 +22441,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_is_dead(struct __pyx_ob
     __pyx_v_self->dead_at = (__pyx_v_self->dead_at + 8);
   }
 
-  /* "pyspark_jetstream/_decode.pyx":307
+  /* "pyspark_jetstream/_decode.pyx":249
  *         while self.dead_at < self.dead_end and load64(self.dead_at) < seq:
  *             self.dead_at += 8
  *         return self.dead_at < self.dead_end and load64(self.dead_at) == seq             # <<<<<<<<<<<<<<
@@ -22706,7 +22458,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_is_dead(struct __pyx_ob
 
     goto __pyx_L7_bool_binop_done;
   }
-  __pyx_t_2 = (__pyx_f_17pyspark_jetstream_7_decode_load64(__pyx_v_self->dead_at) == __pyx_v_seq);
+  __pyx_t_2 = (__pyx_f_17pyspark_jetstream_6_bytes_load64(__pyx_v_self->dead_at) == __pyx_v_seq);
 
 
   __pyx_t_1 = __pyx_t_2;
@@ -22717,7 +22469,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_is_dead(struct __pyx_ob
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":304
+  /* "pyspark_jetstream/_decode.pyx":246
  *         return accepted
  * 
  *     cdef bint is_dead(self, uint64_t seq) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -22730,7 +22482,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_is_dead(struct __pyx_ob
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":309
+/* "pyspark_jetstream/_decode.pyx":251
  *         return self.dead_at < self.dead_end and load64(self.dead_at) == seq
  * 
  *     cdef bint step_over(self) except -1:             # <<<<<<<<<<<<<<
@@ -22757,7 +22509,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("step_over", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":311
+  /* "pyspark_jetstream/_decode.pyx":253
  *     cdef bint step_over(self) except -1:
  *         """Note damage at `at` and go on behind it; False: there is nothing to go on with."""
  *         cdef uint64_t offset = self.base + self.at             # <<<<<<<<<<<<<<
@@ -22766,19 +22518,19 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
 */
   __pyx_v_offset = (__pyx_v_self->base + __pyx_v_self->at);
 
-  /* "pyspark_jetstream/_decode.pyx":312
+  /* "pyspark_jetstream/_decode.pyx":254
  *         """Note damage at `at` and go on behind it; False: there is nothing to go on with."""
  *         cdef uint64_t offset = self.base + self.at
  *         if self.size - self.at < RECORD_FIXED:             # <<<<<<<<<<<<<<
  *             reason = "the block ends within a record"
  *         elif not shape_of(self.start + self.at, self.size - self.at):
 */
-  __pyx_t_1 = ((__pyx_v_self->size - __pyx_v_self->at) < __pyx_e_17pyspark_jetstream_7_decode_RECORD_FIXED);
+  __pyx_t_1 = ((__pyx_v_self->size - __pyx_v_self->at) < __pyx_e_17pyspark_jetstream_6_bytes_RECORD_FIXED);
 
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":313
+    /* "pyspark_jetstream/_decode.pyx":255
  *         cdef uint64_t offset = self.base + self.at
  *         if self.size - self.at < RECORD_FIXED:
  *             reason = "the block ends within a record"             # <<<<<<<<<<<<<<
@@ -22788,7 +22540,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
     __Pyx_INCREF(__pyx_mstate_global->__pyx_kp_u_the_block_ends_within_a_record);
     __pyx_v_reason = __pyx_mstate_global->__pyx_kp_u_the_block_ends_within_a_record;
 
-    /* "pyspark_jetstream/_decode.pyx":312
+    /* "pyspark_jetstream/_decode.pyx":254
  *         """Note damage at `at` and go on behind it; False: there is nothing to go on with."""
  *         cdef uint64_t offset = self.base + self.at
  *         if self.size - self.at < RECORD_FIXED:             # <<<<<<<<<<<<<<
@@ -22798,19 +22550,19 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
     goto __pyx_L3;
   }
 
-  /* "pyspark_jetstream/_decode.pyx":314
+  /* "pyspark_jetstream/_decode.pyx":256
  *         if self.size - self.at < RECORD_FIXED:
  *             reason = "the block ends within a record"
  *         elif not shape_of(self.start + self.at, self.size - self.at):             # <<<<<<<<<<<<<<
  *             reason = "no record"
  *         else:
 */
-  __pyx_t_1 = (!(__pyx_f_17pyspark_jetstream_7_decode_shape_of((__pyx_v_self->start + __pyx_v_self->at), (__pyx_v_self->size - __pyx_v_self->at)) != 0));
+  __pyx_t_1 = (!(__pyx_f_17pyspark_jetstream_6_bytes_shape_of((__pyx_v_self->start + __pyx_v_self->at), (__pyx_v_self->size - __pyx_v_self->at)) != 0));
 
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":315
+    /* "pyspark_jetstream/_decode.pyx":257
  *             reason = "the block ends within a record"
  *         elif not shape_of(self.start + self.at, self.size - self.at):
  *             reason = "no record"             # <<<<<<<<<<<<<<
@@ -22820,7 +22572,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
     __Pyx_INCREF(__pyx_mstate_global->__pyx_kp_u_no_record);
     __pyx_v_reason = __pyx_mstate_global->__pyx_kp_u_no_record;
 
-    /* "pyspark_jetstream/_decode.pyx":314
+    /* "pyspark_jetstream/_decode.pyx":256
  *         if self.size - self.at < RECORD_FIXED:
  *             reason = "the block ends within a record"
  *         elif not shape_of(self.start + self.at, self.size - self.at):             # <<<<<<<<<<<<<<
@@ -22830,7 +22582,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
     goto __pyx_L3;
   }
 
-  /* "pyspark_jetstream/_decode.pyx":317
+  /* "pyspark_jetstream/_decode.pyx":259
  *             reason = "no record"
  *         else:
  *             reason = "the checksum of the record does not hold"             # <<<<<<<<<<<<<<
@@ -22843,7 +22595,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
   }
   __pyx_L3:;
 
-  /* "pyspark_jetstream/_decode.pyx":318
+  /* "pyspark_jetstream/_decode.pyx":260
  *         else:
  *             reason = "the checksum of the record does not hold"
  *         if not self.tolerant:             # <<<<<<<<<<<<<<
@@ -22855,7 +22607,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
   if (unlikely(__pyx_t_1)) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":319
+    /* "pyspark_jetstream/_decode.pyx":261
  *             reason = "the checksum of the record does not hold"
  *         if not self.tolerant:
  *             raise Damage(offset, reason)             # <<<<<<<<<<<<<<
@@ -22863,9 +22615,9 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
  *         if self.first_damage is None:
 */
     __pyx_t_3 = NULL;
-    __Pyx_GetModuleGlobalName(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_Damage); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 319, __pyx_L1_error)
+    __Pyx_GetModuleGlobalName(__pyx_t_4, __pyx_mstate_global->__pyx_n_u_Damage); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 261, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_4);
-    __pyx_t_5 = __Pyx_PyLong_From_uint64_t(__pyx_v_offset); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 319, __pyx_L1_error)
+    __pyx_t_5 = __Pyx_PyLong_From_uint64_t(__pyx_v_offset); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 261, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_5);
     __pyx_t_6 = 1;
     #if CYTHON_UNPACK_METHODS
@@ -22885,14 +22637,14 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
       __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
       __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
       __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 319, __pyx_L1_error)
+      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 261, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_2);
     }
     __Pyx_Raise(__pyx_t_2, 0, 0, 0);
     __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
-    __PYX_ERR(0, 319, __pyx_L1_error)
+    __PYX_ERR(0, 261, __pyx_L1_error)
 
-    /* "pyspark_jetstream/_decode.pyx":318
+    /* "pyspark_jetstream/_decode.pyx":260
  *         else:
  *             reason = "the checksum of the record does not hold"
  *         if not self.tolerant:             # <<<<<<<<<<<<<<
@@ -22901,7 +22653,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":320
+  /* "pyspark_jetstream/_decode.pyx":262
  *         if not self.tolerant:
  *             raise Damage(offset, reason)
  *         self.damaged += 1             # <<<<<<<<<<<<<<
@@ -22910,7 +22662,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
 */
   __pyx_v_self->damaged = (__pyx_v_self->damaged + 1);
 
-  /* "pyspark_jetstream/_decode.pyx":321
+  /* "pyspark_jetstream/_decode.pyx":263
  *             raise Damage(offset, reason)
  *         self.damaged += 1
  *         if self.first_damage is None:             # <<<<<<<<<<<<<<
@@ -22921,29 +22673,29 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":322
+    /* "pyspark_jetstream/_decode.pyx":264
  *         self.damaged += 1
  *         if self.first_damage is None:
  *             self.first_damage = (offset, reason)             # <<<<<<<<<<<<<<
  *         following = self.known(offset) if self.known is not None else None
  *         if following is None or following <= offset or following - self.base >= self.size:
 */
-    __pyx_t_2 = __Pyx_PyLong_From_uint64_t(__pyx_v_offset); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 322, __pyx_L1_error)
+    __pyx_t_2 = __Pyx_PyLong_From_uint64_t(__pyx_v_offset); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 264, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_2);
-    __pyx_t_4 = PyTuple_New(2); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 322, __pyx_L1_error)
+    __pyx_t_4 = PyTuple_New(2); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 264, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_4);
     __Pyx_GIVEREF(__pyx_t_2);
-    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_4, 0, __pyx_t_2) != (0)) __PYX_ERR(0, 322, __pyx_L1_error);
+    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_4, 0, __pyx_t_2) != (0)) __PYX_ERR(0, 264, __pyx_L1_error);
     __Pyx_INCREF(__pyx_v_reason);
     __Pyx_GIVEREF(__pyx_v_reason);
-    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_4, 1, __pyx_v_reason) != (0)) __PYX_ERR(0, 322, __pyx_L1_error);
+    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_4, 1, __pyx_v_reason) != (0)) __PYX_ERR(0, 264, __pyx_L1_error);
     __pyx_t_2 = 0;
     __Pyx_GIVEREF(__pyx_t_4);
     __Pyx_GOTREF(__pyx_v_self->first_damage);
     __Pyx_DECREF_SET(__pyx_v_self->first_damage, __pyx_t_4);
     __pyx_t_4 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":321
+    /* "pyspark_jetstream/_decode.pyx":263
  *             raise Damage(offset, reason)
  *         self.damaged += 1
  *         if self.first_damage is None:             # <<<<<<<<<<<<<<
@@ -22952,7 +22704,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":323
+  /* "pyspark_jetstream/_decode.pyx":265
  *         if self.first_damage is None:
  *             self.first_damage = (offset, reason)
  *         following = self.known(offset) if self.known is not None else None             # <<<<<<<<<<<<<<
@@ -22964,7 +22716,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
     __pyx_t_5 = NULL;
     __Pyx_INCREF(__pyx_v_self->known);
     __pyx_t_3 = __pyx_v_self->known; 
-    __pyx_t_7 = __Pyx_PyLong_From_uint64_t(__pyx_v_offset); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 323, __pyx_L1_error)
+    __pyx_t_7 = __Pyx_PyLong_From_uint64_t(__pyx_v_offset); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 265, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_7);
     __pyx_t_6 = 1;
     #if CYTHON_UNPACK_METHODS
@@ -22984,7 +22736,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
       __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
       __Pyx_DECREF(__pyx_t_7); __pyx_t_7 = 0;
       __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
-      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 323, __pyx_L1_error)
+      if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 265, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_2);
     }
     __pyx_t_4 = __pyx_t_2;
@@ -22997,7 +22749,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
   __pyx_v_following = __pyx_t_4;
   __pyx_t_4 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":324
+  /* "pyspark_jetstream/_decode.pyx":266
  *             self.first_damage = (offset, reason)
  *         following = self.known(offset) if self.known is not None else None
  *         if following is None or following <= offset or following - self.base >= self.size:             # <<<<<<<<<<<<<<
@@ -23013,9 +22765,9 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
 
     goto __pyx_L7_bool_binop_done;
   }
-  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_offset); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 324, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_offset); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 266, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  __pyx_t_8 = __Pyx_PyObject_CompareBoolLe_object_int(__pyx_v_following, __pyx_t_4, Py_LE); if (unlikely((__pyx_t_8 < 0))) __PYX_ERR(0, 324, __pyx_L1_error)
+  __pyx_t_8 = __Pyx_PyObject_CompareBoolLe_object_int(__pyx_v_following, __pyx_t_4, Py_LE); if (unlikely((__pyx_t_8 < 0))) __PYX_ERR(0, 266, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
   if (!__pyx_t_8) {
 
@@ -23025,14 +22777,14 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
 
     goto __pyx_L7_bool_binop_done;
   }
-  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_self->base); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 324, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_self->base); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 266, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  __pyx_t_2 = __Pyx_PyNumber_Subtract_object_int(__pyx_v_following, __pyx_t_4); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 324, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyNumber_Subtract_object_int(__pyx_v_following, __pyx_t_4); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 266, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-  __pyx_t_4 = __Pyx_PyLong_FromSize_t(__pyx_v_self->size); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 324, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_FromSize_t(__pyx_v_self->size); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 266, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  __pyx_t_8 = __Pyx_PyObject_CompareBoolGe_object_int(__pyx_t_2, __pyx_t_4, Py_GE); if (unlikely((__pyx_t_8 < 0))) __PYX_ERR(0, 324, __pyx_L1_error)
+  __pyx_t_8 = __Pyx_PyObject_CompareBoolGe_object_int(__pyx_t_2, __pyx_t_4, Py_GE); if (unlikely((__pyx_t_8 < 0))) __PYX_ERR(0, 266, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
@@ -23042,7 +22794,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":325
+    /* "pyspark_jetstream/_decode.pyx":267
  *         following = self.known(offset) if self.known is not None else None
  *         if following is None or following <= offset or following - self.base >= self.size:
  *             return False             # <<<<<<<<<<<<<<
@@ -23055,7 +22807,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":324
+    /* "pyspark_jetstream/_decode.pyx":266
  *             self.first_damage = (offset, reason)
  *         following = self.known(offset) if self.known is not None else None
  *         if following is None or following <= offset or following - self.base >= self.size:             # <<<<<<<<<<<<<<
@@ -23064,23 +22816,23 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":326
+  /* "pyspark_jetstream/_decode.pyx":268
  *         if following is None or following <= offset or following - self.base >= self.size:
  *             return False
  *         self.at = following - self.base             # <<<<<<<<<<<<<<
  *         return True
  * 
 */
-  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_self->base); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 326, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_self->base); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 268, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  __pyx_t_2 = __Pyx_PyNumber_Subtract_object_int(__pyx_v_following, __pyx_t_4); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 326, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyNumber_Subtract_object_int(__pyx_v_following, __pyx_t_4); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 268, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-  __pyx_t_6 = __Pyx_PyLong_As_size_t(__pyx_t_2); if (unlikely((__pyx_t_6 == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 326, __pyx_L1_error)
+  __pyx_t_6 = __Pyx_PyLong_As_size_t(__pyx_t_2); if (unlikely((__pyx_t_6 == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 268, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
   __pyx_v_self->at = __pyx_t_6;
 
-  /* "pyspark_jetstream/_decode.pyx":327
+  /* "pyspark_jetstream/_decode.pyx":269
  *             return False
  *         self.at = following - self.base
  *         return True             # <<<<<<<<<<<<<<
@@ -23093,7 +22845,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":309
+  /* "pyspark_jetstream/_decode.pyx":251
  *         return self.dead_at < self.dead_end and load64(self.dead_at) == seq
  * 
  *     cdef bint step_over(self) except -1:             # <<<<<<<<<<<<<<
@@ -23119,7 +22871,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_step_over(struct __pyx_
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":329
+/* "pyspark_jetstream/_decode.pyx":271
  *         return True
  * 
  *     cdef bint wanted(self, const char* at, uint64_t seq, bint* dead) except -1:             # <<<<<<<<<<<<<<
@@ -23137,7 +22889,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":331
+  /* "pyspark_jetstream/_decode.pyx":273
  *     cdef bint wanted(self, const char* at, uint64_t seq, bint* dead) except -1:
  *         cdef int64_t ts_ns
  *         dead[0] = False             # <<<<<<<<<<<<<<
@@ -23146,7 +22898,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
 */
   (__pyx_v_dead[0]) = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":332
+  /* "pyspark_jetstream/_decode.pyx":274
  *         cdef int64_t ts_ns
  *         dead[0] = False
  *         if seq < self.first or at[4] != KIND_MESSAGE:             # <<<<<<<<<<<<<<
@@ -23163,7 +22915,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
 
     goto __pyx_L4_bool_binop_done;
   }
-  __pyx_t_2 = ((__pyx_v_at[4]) != __pyx_e_17pyspark_jetstream_7_decode_KIND_MESSAGE);
+  __pyx_t_2 = ((__pyx_v_at[4]) != __pyx_e_17pyspark_jetstream_6_bytes_KIND_MESSAGE);
 
 
   __pyx_t_1 = __pyx_t_2;
@@ -23172,7 +22924,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":333
+    /* "pyspark_jetstream/_decode.pyx":275
  *         dead[0] = False
  *         if seq < self.first or at[4] != KIND_MESSAGE:
  *             return False             # <<<<<<<<<<<<<<
@@ -23185,7 +22937,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":332
+    /* "pyspark_jetstream/_decode.pyx":274
  *         cdef int64_t ts_ns
  *         dead[0] = False
  *         if seq < self.first or at[4] != KIND_MESSAGE:             # <<<<<<<<<<<<<<
@@ -23194,16 +22946,16 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":334
+  /* "pyspark_jetstream/_decode.pyx":276
  *         if seq < self.first or at[4] != KIND_MESSAGE:
  *             return False
  *         ts_ns = <int64_t>load64(at + 16)             # <<<<<<<<<<<<<<
  *         if ts_ns < self.low_ns or ts_ns > self.high_ns:
  *             return False
 */
-  __pyx_v_ts_ns = ((int64_t)__pyx_f_17pyspark_jetstream_7_decode_load64((__pyx_v_at + 16)));
+  __pyx_v_ts_ns = ((int64_t)__pyx_f_17pyspark_jetstream_6_bytes_load64((__pyx_v_at + 16)));
 
-  /* "pyspark_jetstream/_decode.pyx":335
+  /* "pyspark_jetstream/_decode.pyx":277
  *             return False
  *         ts_ns = <int64_t>load64(at + 16)
  *         if ts_ns < self.low_ns or ts_ns > self.high_ns:             # <<<<<<<<<<<<<<
@@ -23229,7 +22981,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":336
+    /* "pyspark_jetstream/_decode.pyx":278
  *         ts_ns = <int64_t>load64(at + 16)
  *         if ts_ns < self.low_ns or ts_ns > self.high_ns:
  *             return False             # <<<<<<<<<<<<<<
@@ -23242,7 +22994,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":335
+    /* "pyspark_jetstream/_decode.pyx":277
  *             return False
  *         ts_ns = <int64_t>load64(at + 16)
  *         if ts_ns < self.low_ns or ts_ns > self.high_ns:             # <<<<<<<<<<<<<<
@@ -23251,7 +23003,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":337
+  /* "pyspark_jetstream/_decode.pyx":279
  *         if ts_ns < self.low_ns or ts_ns > self.high_ns:
  *             return False
  *         if self.dead_at < self.dead_end:             # <<<<<<<<<<<<<<
@@ -23263,7 +23015,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":338
+    /* "pyspark_jetstream/_decode.pyx":280
  *             return False
  *         if self.dead_at < self.dead_end:
  *             dead[0] = self.is_dead(seq)             # <<<<<<<<<<<<<<
@@ -23272,7 +23024,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
 */
     (__pyx_v_dead[0]) = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->is_dead(__pyx_v_self, __pyx_v_seq);
 
-    /* "pyspark_jetstream/_decode.pyx":339
+    /* "pyspark_jetstream/_decode.pyx":281
  *         if self.dead_at < self.dead_end:
  *             dead[0] = self.is_dead(seq)
  *             if dead[0] and not self.show_dead:             # <<<<<<<<<<<<<<
@@ -23294,7 +23046,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
     if (__pyx_t_1) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":340
+      /* "pyspark_jetstream/_decode.pyx":282
  *             dead[0] = self.is_dead(seq)
  *             if dead[0] and not self.show_dead:
  *                 return False             # <<<<<<<<<<<<<<
@@ -23307,7 +23059,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
       }
       goto __pyx_L0;
 
-      /* "pyspark_jetstream/_decode.pyx":339
+      /* "pyspark_jetstream/_decode.pyx":281
  *         if self.dead_at < self.dead_end:
  *             dead[0] = self.is_dead(seq)
  *             if dead[0] and not self.show_dead:             # <<<<<<<<<<<<<<
@@ -23316,7 +23068,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":337
+    /* "pyspark_jetstream/_decode.pyx":279
  *         if ts_ns < self.low_ns or ts_ns > self.high_ns:
  *             return False
  *         if self.dead_at < self.dead_end:             # <<<<<<<<<<<<<<
@@ -23325,7 +23077,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":341
+  /* "pyspark_jetstream/_decode.pyx":283
  *             if dead[0] and not self.show_dead:
  *                 return False
  *         if self.accepts is not None and not self.wanted_subject(at + RECORD_HEAD, load16(at + 6)):             # <<<<<<<<<<<<<<
@@ -23341,7 +23093,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
 
     goto __pyx_L14_bool_binop_done;
   }
-  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->wanted_subject(__pyx_v_self, (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD), __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6))); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 341, __pyx_L1_error)
+  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->wanted_subject(__pyx_v_self, (__pyx_v_at + __pyx_e_17pyspark_jetstream_6_bytes_RECORD_HEAD), __pyx_f_17pyspark_jetstream_6_bytes_load16((__pyx_v_at + 6))); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 283, __pyx_L1_error)
   __pyx_t_3 = (!__pyx_t_2);
 
 
@@ -23352,7 +23104,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
   if (__pyx_t_1) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":342
+    /* "pyspark_jetstream/_decode.pyx":284
  *                 return False
  *         if self.accepts is not None and not self.wanted_subject(at + RECORD_HEAD, load16(at + 6)):
  *             return False             # <<<<<<<<<<<<<<
@@ -23365,7 +23117,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":341
+    /* "pyspark_jetstream/_decode.pyx":283
  *             if dead[0] and not self.show_dead:
  *                 return False
  *         if self.accepts is not None and not self.wanted_subject(at + RECORD_HEAD, load16(at + 6)):             # <<<<<<<<<<<<<<
@@ -23374,7 +23126,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":343
+  /* "pyspark_jetstream/_decode.pyx":285
  *         if self.accepts is not None and not self.wanted_subject(at + RECORD_HEAD, load16(at + 6)):
  *             return False
  *         return True             # <<<<<<<<<<<<<<
@@ -23387,7 +23139,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":329
+  /* "pyspark_jetstream/_decode.pyx":271
  *         return True
  * 
  *     cdef bint wanted(self, const char* at, uint64_t seq, bint* dead) except -1:             # <<<<<<<<<<<<<<
@@ -23405,7 +23157,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_wanted(struct __pyx_obj
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":345
+/* "pyspark_jetstream/_decode.pyx":287
  *         return True
  * 
  *     cdef uint32_t gather(self) except? 0xFFFFFFFF:             # <<<<<<<<<<<<<<
@@ -23436,7 +23188,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("gather", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":347
+  /* "pyspark_jetstream/_decode.pyx":289
  *     cdef uint32_t gather(self) except? 0xFFFFFFFF:
  *         """Pick the rows of the next batch."""
  *         cdef uint32_t size, count = 0             # <<<<<<<<<<<<<<
@@ -23445,7 +23197,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
   __pyx_v_count = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":348
+  /* "pyspark_jetstream/_decode.pyx":290
  *         """Pick the rows of the next batch."""
  *         cdef uint32_t size, count = 0
  *         cdef size_t taken = 0             # <<<<<<<<<<<<<<
@@ -23454,7 +23206,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
   __pyx_v_taken = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":352
+  /* "pyspark_jetstream/_decode.pyx":294
  *         cdef uint64_t seq
  *         cdef bint dead
  *         while self.at < self.size and count < ROWS_MAX and taken < self.batch_bytes and self.last_seen < self.last:             # <<<<<<<<<<<<<<
@@ -23501,7 +23253,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 
     if (!__pyx_t_1) break;
 
-    /* "pyspark_jetstream/_decode.pyx":353
+    /* "pyspark_jetstream/_decode.pyx":295
  *         cdef bint dead
  *         while self.at < self.size and count < ROWS_MAX and taken < self.batch_bytes and self.last_seen < self.last:
  *             at = self.start + self.at             # <<<<<<<<<<<<<<
@@ -23510,16 +23262,16 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
     __pyx_v_at = (__pyx_v_self->start + __pyx_v_self->at);
 
-    /* "pyspark_jetstream/_decode.pyx":354
+    /* "pyspark_jetstream/_decode.pyx":296
  *         while self.at < self.size and count < ROWS_MAX and taken < self.batch_bytes and self.last_seen < self.last:
  *             at = self.start + self.at
  *             size = check(at, self.size - self.at, self.salt)             # <<<<<<<<<<<<<<
  *             if size == 0:
  *                 if not self.step_over():
 */
-    __pyx_v_size = __pyx_f_17pyspark_jetstream_7_decode_check(__pyx_v_at, (__pyx_v_self->size - __pyx_v_self->at), __pyx_v_self->salt);
+    __pyx_v_size = __pyx_f_17pyspark_jetstream_6_bytes_check(__pyx_v_at, (__pyx_v_self->size - __pyx_v_self->at), __pyx_v_self->salt);
 
-    /* "pyspark_jetstream/_decode.pyx":355
+    /* "pyspark_jetstream/_decode.pyx":297
  *             at = self.start + self.at
  *             size = check(at, self.size - self.at, self.salt)
  *             if size == 0:             # <<<<<<<<<<<<<<
@@ -23531,21 +23283,21 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
     if (__pyx_t_1) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":356
+      /* "pyspark_jetstream/_decode.pyx":298
  *             size = check(at, self.size - self.at, self.salt)
  *             if size == 0:
  *                 if not self.step_over():             # <<<<<<<<<<<<<<
  *                     self.at = self.size
  *                 continue
 */
-      __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->step_over(__pyx_v_self); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(0, 356, __pyx_L1_error)
+      __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->step_over(__pyx_v_self); if (unlikely(__pyx_t_1 == ((int)-1))) __PYX_ERR(0, 298, __pyx_L1_error)
       __pyx_t_2 = (!__pyx_t_1);
 
 
       if (__pyx_t_2) {
 
 
-        /* "pyspark_jetstream/_decode.pyx":357
+        /* "pyspark_jetstream/_decode.pyx":299
  *             if size == 0:
  *                 if not self.step_over():
  *                     self.at = self.size             # <<<<<<<<<<<<<<
@@ -23556,7 +23308,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 
         __pyx_v_self->at = __pyx_t_3;
 
-        /* "pyspark_jetstream/_decode.pyx":356
+        /* "pyspark_jetstream/_decode.pyx":298
  *             size = check(at, self.size - self.at, self.salt)
  *             if size == 0:
  *                 if not self.step_over():             # <<<<<<<<<<<<<<
@@ -23565,7 +23317,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
       }
 
-      /* "pyspark_jetstream/_decode.pyx":358
+      /* "pyspark_jetstream/_decode.pyx":300
  *                 if not self.step_over():
  *                     self.at = self.size
  *                 continue             # <<<<<<<<<<<<<<
@@ -23574,7 +23326,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
       goto __pyx_L3_continue;
 
-      /* "pyspark_jetstream/_decode.pyx":355
+      /* "pyspark_jetstream/_decode.pyx":297
  *             at = self.start + self.at
  *             size = check(at, self.size - self.at, self.salt)
  *             if size == 0:             # <<<<<<<<<<<<<<
@@ -23583,7 +23335,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":359
+    /* "pyspark_jetstream/_decode.pyx":301
  *                     self.at = self.size
  *                 continue
  *             if at[5]:             # <<<<<<<<<<<<<<
@@ -23595,7 +23347,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
     if (unlikely(__pyx_t_2)) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":360
+      /* "pyspark_jetstream/_decode.pyx":302
  *                 continue
  *             if at[5]:
  *                 raise Encrypted(self.base + self.at)             # <<<<<<<<<<<<<<
@@ -23603,9 +23355,9 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
  *             if seq > self.last:
 */
       __pyx_t_5 = NULL;
-      __Pyx_GetModuleGlobalName(__pyx_t_6, __pyx_mstate_global->__pyx_n_u_Encrypted); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 360, __pyx_L1_error)
+      __Pyx_GetModuleGlobalName(__pyx_t_6, __pyx_mstate_global->__pyx_n_u_Encrypted); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 302, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_6);
-      __pyx_t_7 = __Pyx_PyLong_From_uint64_t((__pyx_v_self->base + __pyx_v_self->at)); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 360, __pyx_L1_error)
+      __pyx_t_7 = __Pyx_PyLong_From_uint64_t((__pyx_v_self->base + __pyx_v_self->at)); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 302, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_7);
       __pyx_t_3 = 1;
       #if CYTHON_UNPACK_METHODS
@@ -23625,14 +23377,14 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
         __Pyx_XDECREF(__pyx_t_5); __pyx_t_5 = 0;
         __Pyx_DECREF(__pyx_t_7); __pyx_t_7 = 0;
         __Pyx_DECREF(__pyx_t_6); __pyx_t_6 = 0;
-        if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 360, __pyx_L1_error)
+        if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 302, __pyx_L1_error)
         __Pyx_GOTREF(__pyx_t_4);
       }
       __Pyx_Raise(__pyx_t_4, 0, 0, 0);
       __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-      __PYX_ERR(0, 360, __pyx_L1_error)
+      __PYX_ERR(0, 302, __pyx_L1_error)
 
-      /* "pyspark_jetstream/_decode.pyx":359
+      /* "pyspark_jetstream/_decode.pyx":301
  *                     self.at = self.size
  *                 continue
  *             if at[5]:             # <<<<<<<<<<<<<<
@@ -23641,16 +23393,16 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":361
+    /* "pyspark_jetstream/_decode.pyx":303
  *             if at[5]:
  *                 raise Encrypted(self.base + self.at)
  *             seq = load64(at + 8)             # <<<<<<<<<<<<<<
  *             if seq > self.last:
  *                 self.at = self.size
 */
-    __pyx_v_seq = __pyx_f_17pyspark_jetstream_7_decode_load64((__pyx_v_at + 8));
+    __pyx_v_seq = __pyx_f_17pyspark_jetstream_6_bytes_load64((__pyx_v_at + 8));
 
-    /* "pyspark_jetstream/_decode.pyx":362
+    /* "pyspark_jetstream/_decode.pyx":304
  *                 raise Encrypted(self.base + self.at)
  *             seq = load64(at + 8)
  *             if seq > self.last:             # <<<<<<<<<<<<<<
@@ -23662,7 +23414,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
     if (__pyx_t_2) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":363
+      /* "pyspark_jetstream/_decode.pyx":305
  *             seq = load64(at + 8)
  *             if seq > self.last:
  *                 self.at = self.size             # <<<<<<<<<<<<<<
@@ -23673,7 +23425,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 
       __pyx_v_self->at = __pyx_t_3;
 
-      /* "pyspark_jetstream/_decode.pyx":364
+      /* "pyspark_jetstream/_decode.pyx":306
  *             if seq > self.last:
  *                 self.at = self.size
  *                 break             # <<<<<<<<<<<<<<
@@ -23682,7 +23434,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
       goto __pyx_L4_break;
 
-      /* "pyspark_jetstream/_decode.pyx":362
+      /* "pyspark_jetstream/_decode.pyx":304
  *                 raise Encrypted(self.base + self.at)
  *             seq = load64(at + 8)
  *             if seq > self.last:             # <<<<<<<<<<<<<<
@@ -23691,7 +23443,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":365
+    /* "pyspark_jetstream/_decode.pyx":307
  *                 self.at = self.size
  *                 break
  *             if seq > self.last_seen:             # <<<<<<<<<<<<<<
@@ -23703,18 +23455,18 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
     if (__pyx_t_2) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":366
+      /* "pyspark_jetstream/_decode.pyx":308
  *                 break
  *             if seq > self.last_seen:
  *                 self.last_seen = seq + (load64(at + RECORD_HEAD) - 1 if at[4] == KIND_SKIP else 0)             # <<<<<<<<<<<<<<
  *             if self.wanted(at, seq, &dead):
  *                 self.rows[count] = <uint32_t>self.at
 */
-      __pyx_t_2 = ((__pyx_v_at[4]) == __pyx_e_17pyspark_jetstream_7_decode_KIND_SKIP);
+      __pyx_t_2 = ((__pyx_v_at[4]) == __pyx_e_17pyspark_jetstream_6_bytes_KIND_SKIP);
 
       if (__pyx_t_2) {
 
-        __pyx_t_8 = (__pyx_f_17pyspark_jetstream_7_decode_load64((__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD)) - 1);
+        __pyx_t_8 = (__pyx_f_17pyspark_jetstream_6_bytes_load64((__pyx_v_at + __pyx_e_17pyspark_jetstream_6_bytes_RECORD_HEAD)) - 1);
       } else {
 
         __pyx_t_8 = 0;
@@ -23723,7 +23475,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
       __pyx_v_self->last_seen = (__pyx_v_seq + __pyx_t_8);
 
 
-      /* "pyspark_jetstream/_decode.pyx":365
+      /* "pyspark_jetstream/_decode.pyx":307
  *                 self.at = self.size
  *                 break
  *             if seq > self.last_seen:             # <<<<<<<<<<<<<<
@@ -23732,18 +23484,18 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":367
+    /* "pyspark_jetstream/_decode.pyx":309
  *             if seq > self.last_seen:
  *                 self.last_seen = seq + (load64(at + RECORD_HEAD) - 1 if at[4] == KIND_SKIP else 0)
  *             if self.wanted(at, seq, &dead):             # <<<<<<<<<<<<<<
  *                 self.rows[count] = <uint32_t>self.at
  *                 self.row_dead[count] = dead
 */
-    __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->wanted(__pyx_v_self, __pyx_v_at, __pyx_v_seq, (&__pyx_v_dead)); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 367, __pyx_L1_error)
+    __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->wanted(__pyx_v_self, __pyx_v_at, __pyx_v_seq, (&__pyx_v_dead)); if (unlikely(__pyx_t_2 == ((int)-1))) __PYX_ERR(0, 309, __pyx_L1_error)
     if (__pyx_t_2) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":368
+      /* "pyspark_jetstream/_decode.pyx":310
  *                 self.last_seen = seq + (load64(at + RECORD_HEAD) - 1 if at[4] == KIND_SKIP else 0)
  *             if self.wanted(at, seq, &dead):
  *                 self.rows[count] = <uint32_t>self.at             # <<<<<<<<<<<<<<
@@ -23752,7 +23504,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
       (__pyx_v_self->rows[__pyx_v_count]) = ((uint32_t)__pyx_v_self->at);
 
-      /* "pyspark_jetstream/_decode.pyx":369
+      /* "pyspark_jetstream/_decode.pyx":311
  *             if self.wanted(at, seq, &dead):
  *                 self.rows[count] = <uint32_t>self.at
  *                 self.row_dead[count] = dead             # <<<<<<<<<<<<<<
@@ -23761,7 +23513,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
       (__pyx_v_self->row_dead[__pyx_v_count]) = __pyx_v_dead;
 
-      /* "pyspark_jetstream/_decode.pyx":370
+      /* "pyspark_jetstream/_decode.pyx":312
  *                 self.rows[count] = <uint32_t>self.at
  *                 self.row_dead[count] = dead
  *                 count += 1             # <<<<<<<<<<<<<<
@@ -23770,7 +23522,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
       __pyx_v_count = (__pyx_v_count + 1);
 
-      /* "pyspark_jetstream/_decode.pyx":371
+      /* "pyspark_jetstream/_decode.pyx":313
  *                 self.row_dead[count] = dead
  *                 count += 1
  *                 taken += 64 + (size if self.columns & (PAYLOAD_ | HEADERS_) else load16(at + 6))             # <<<<<<<<<<<<<<
@@ -23784,13 +23536,13 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
         __pyx_t_9 = __pyx_v_size;
       } else {
 
-        __pyx_t_9 = __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6));
+        __pyx_t_9 = __pyx_f_17pyspark_jetstream_6_bytes_load16((__pyx_v_at + 6));
       }
 
       __pyx_v_taken = (__pyx_v_taken + (64 + __pyx_t_9));
 
 
-      /* "pyspark_jetstream/_decode.pyx":367
+      /* "pyspark_jetstream/_decode.pyx":309
  *             if seq > self.last_seen:
  *                 self.last_seen = seq + (load64(at + RECORD_HEAD) - 1 if at[4] == KIND_SKIP else 0)
  *             if self.wanted(at, seq, &dead):             # <<<<<<<<<<<<<<
@@ -23799,7 +23551,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":372
+    /* "pyspark_jetstream/_decode.pyx":314
  *                 count += 1
  *                 taken += 64 + (size if self.columns & (PAYLOAD_ | HEADERS_) else load16(at + 6))
  *             self.at += size             # <<<<<<<<<<<<<<
@@ -23811,7 +23563,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
   }
   __pyx_L4_break:;
 
-  /* "pyspark_jetstream/_decode.pyx":373
+  /* "pyspark_jetstream/_decode.pyx":315
  *                 taken += 64 + (size if self.columns & (PAYLOAD_ | HEADERS_) else load16(at + 6))
  *             self.at += size
  *         self.rows_read += count             # <<<<<<<<<<<<<<
@@ -23820,7 +23572,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
 */
   __pyx_v_self->rows_read = (__pyx_v_self->rows_read + __pyx_v_count);
 
-  /* "pyspark_jetstream/_decode.pyx":374
+  /* "pyspark_jetstream/_decode.pyx":316
  *             self.at += size
  *         self.rows_read += count
  *         return count             # <<<<<<<<<<<<<<
@@ -23833,7 +23585,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":345
+  /* "pyspark_jetstream/_decode.pyx":287
  *         return True
  * 
  *     cdef uint32_t gather(self) except? 0xFFFFFFFF:             # <<<<<<<<<<<<<<
@@ -23861,7 +23613,7 @@ static uint32_t __pyx_f_17pyspark_jetstream_7_decode_7Decoder_gather(struct __py
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":376
+/* "pyspark_jetstream/_decode.pyx":318
  *         return count
  * 
  *     def next_batch(self) -> dict | None:             # <<<<<<<<<<<<<<
@@ -23926,17 +23678,17 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("next_batch", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":378
+  /* "pyspark_jetstream/_decode.pyx":320
  *     def next_batch(self) -> dict | None:
  *         """`rows` and, of each column wanted, its Arrow buffers; None at the end."""
  *         cdef uint32_t count = self.gather()             # <<<<<<<<<<<<<<
  *         if count == 0:
  *             return None
 */
-  __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->gather(__pyx_v_self); if (unlikely(__pyx_t_1 == ((uint32_t)0xFFFFFFFF) && PyErr_Occurred())) __PYX_ERR(0, 378, __pyx_L1_error)
+  __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->gather(__pyx_v_self); if (unlikely(__pyx_t_1 == ((uint32_t)0xFFFFFFFF) && PyErr_Occurred())) __PYX_ERR(0, 320, __pyx_L1_error)
   __pyx_v_count = __pyx_t_1;
 
-  /* "pyspark_jetstream/_decode.pyx":379
+  /* "pyspark_jetstream/_decode.pyx":321
  *         """`rows` and, of each column wanted, its Arrow buffers; None at the end."""
  *         cdef uint32_t count = self.gather()
  *         if count == 0:             # <<<<<<<<<<<<<<
@@ -23948,7 +23700,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":380
+    /* "pyspark_jetstream/_decode.pyx":322
  *         cdef uint32_t count = self.gather()
  *         if count == 0:
  *             return None             # <<<<<<<<<<<<<<
@@ -23965,7 +23717,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
     }
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":379
+    /* "pyspark_jetstream/_decode.pyx":321
  *         """`rows` and, of each column wanted, its Arrow buffers; None at the end."""
  *         cdef uint32_t count = self.gather()
  *         if count == 0:             # <<<<<<<<<<<<<<
@@ -23974,23 +23726,23 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":381
+  /* "pyspark_jetstream/_decode.pyx":323
  *         if count == 0:
  *             return None
  *         out = {"rows": count}             # <<<<<<<<<<<<<<
  *         if self.columns & SUBJECT_:
  *             out["subject"] = self.subjects(count)
 */
-  __pyx_t_3 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 381, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 323, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_3);
-  __pyx_t_4 = __Pyx_PyLong_From_uint32_t(__pyx_v_count); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 381, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_From_uint32_t(__pyx_v_count); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 323, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  if (PyDict_SetItem(__pyx_t_3, __pyx_mstate_global->__pyx_n_u_rows, __pyx_t_4) < (0)) __PYX_ERR(0, 381, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_3, __pyx_mstate_global->__pyx_n_u_rows, __pyx_t_4) < (0)) __PYX_ERR(0, 323, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
   __pyx_v_out = ((PyObject*)__pyx_t_3);
   __pyx_t_3 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":382
+  /* "pyspark_jetstream/_decode.pyx":324
  *             return None
  *         out = {"rows": count}
  *         if self.columns & SUBJECT_:             # <<<<<<<<<<<<<<
@@ -24002,19 +23754,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":383
+    /* "pyspark_jetstream/_decode.pyx":325
  *         out = {"rows": count}
  *         if self.columns & SUBJECT_:
  *             out["subject"] = self.subjects(count)             # <<<<<<<<<<<<<<
  *         if self.columns & SEQ_:
  *             out["seq"] = self.numbers(count, 8)
 */
-    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->subjects(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 383, __pyx_L1_error)
+    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->subjects(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 325, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
-    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_subject, __pyx_t_3) < 0))) __PYX_ERR(0, 383, __pyx_L1_error)
+    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_subject, __pyx_t_3) < 0))) __PYX_ERR(0, 325, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":382
+    /* "pyspark_jetstream/_decode.pyx":324
  *             return None
  *         out = {"rows": count}
  *         if self.columns & SUBJECT_:             # <<<<<<<<<<<<<<
@@ -24023,7 +23775,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":384
+  /* "pyspark_jetstream/_decode.pyx":326
  *         if self.columns & SUBJECT_:
  *             out["subject"] = self.subjects(count)
  *         if self.columns & SEQ_:             # <<<<<<<<<<<<<<
@@ -24035,19 +23787,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":385
+    /* "pyspark_jetstream/_decode.pyx":327
  *             out["subject"] = self.subjects(count)
  *         if self.columns & SEQ_:
  *             out["seq"] = self.numbers(count, 8)             # <<<<<<<<<<<<<<
  *         if self.columns & TIME_:
  *             out["ts_ns"] = self.numbers(count, 16)
 */
-    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->numbers(__pyx_v_self, __pyx_v_count, 8); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 385, __pyx_L1_error)
+    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->numbers(__pyx_v_self, __pyx_v_count, 8); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 327, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
-    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_seq, __pyx_t_3) < 0))) __PYX_ERR(0, 385, __pyx_L1_error)
+    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_seq, __pyx_t_3) < 0))) __PYX_ERR(0, 327, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":384
+    /* "pyspark_jetstream/_decode.pyx":326
  *         if self.columns & SUBJECT_:
  *             out["subject"] = self.subjects(count)
  *         if self.columns & SEQ_:             # <<<<<<<<<<<<<<
@@ -24056,7 +23808,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":386
+  /* "pyspark_jetstream/_decode.pyx":328
  *         if self.columns & SEQ_:
  *             out["seq"] = self.numbers(count, 8)
  *         if self.columns & TIME_:             # <<<<<<<<<<<<<<
@@ -24068,19 +23820,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":387
+    /* "pyspark_jetstream/_decode.pyx":329
  *             out["seq"] = self.numbers(count, 8)
  *         if self.columns & TIME_:
  *             out["ts_ns"] = self.numbers(count, 16)             # <<<<<<<<<<<<<<
  *         if self.columns & PAYLOAD_:
  *             out["payload"] = self.payloads(count)
 */
-    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->numbers(__pyx_v_self, __pyx_v_count, 16); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 387, __pyx_L1_error)
+    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->numbers(__pyx_v_self, __pyx_v_count, 16); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 329, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
-    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_ts_ns, __pyx_t_3) < 0))) __PYX_ERR(0, 387, __pyx_L1_error)
+    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_ts_ns, __pyx_t_3) < 0))) __PYX_ERR(0, 329, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":386
+    /* "pyspark_jetstream/_decode.pyx":328
  *         if self.columns & SEQ_:
  *             out["seq"] = self.numbers(count, 8)
  *         if self.columns & TIME_:             # <<<<<<<<<<<<<<
@@ -24089,7 +23841,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":388
+  /* "pyspark_jetstream/_decode.pyx":330
  *         if self.columns & TIME_:
  *             out["ts_ns"] = self.numbers(count, 16)
  *         if self.columns & PAYLOAD_:             # <<<<<<<<<<<<<<
@@ -24101,19 +23853,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":389
+    /* "pyspark_jetstream/_decode.pyx":331
  *             out["ts_ns"] = self.numbers(count, 16)
  *         if self.columns & PAYLOAD_:
  *             out["payload"] = self.payloads(count)             # <<<<<<<<<<<<<<
  *         if self.columns & SIZE_:
  *             out["size"] = self.sizes(count)
 */
-    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->payloads(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 389, __pyx_L1_error)
+    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->payloads(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 331, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
-    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_payload, __pyx_t_3) < 0))) __PYX_ERR(0, 389, __pyx_L1_error)
+    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_payload, __pyx_t_3) < 0))) __PYX_ERR(0, 331, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":388
+    /* "pyspark_jetstream/_decode.pyx":330
  *         if self.columns & TIME_:
  *             out["ts_ns"] = self.numbers(count, 16)
  *         if self.columns & PAYLOAD_:             # <<<<<<<<<<<<<<
@@ -24122,7 +23874,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":390
+  /* "pyspark_jetstream/_decode.pyx":332
  *         if self.columns & PAYLOAD_:
  *             out["payload"] = self.payloads(count)
  *         if self.columns & SIZE_:             # <<<<<<<<<<<<<<
@@ -24134,19 +23886,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":391
+    /* "pyspark_jetstream/_decode.pyx":333
  *             out["payload"] = self.payloads(count)
  *         if self.columns & SIZE_:
  *             out["size"] = self.sizes(count)             # <<<<<<<<<<<<<<
  *         if self.columns & HEADERS_:
  *             out["headers"] = self.headers(count)
 */
-    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->sizes(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 391, __pyx_L1_error)
+    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->sizes(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 333, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
-    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_size, __pyx_t_3) < 0))) __PYX_ERR(0, 391, __pyx_L1_error)
+    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_size, __pyx_t_3) < 0))) __PYX_ERR(0, 333, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":390
+    /* "pyspark_jetstream/_decode.pyx":332
  *         if self.columns & PAYLOAD_:
  *             out["payload"] = self.payloads(count)
  *         if self.columns & SIZE_:             # <<<<<<<<<<<<<<
@@ -24155,7 +23907,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":392
+  /* "pyspark_jetstream/_decode.pyx":334
  *         if self.columns & SIZE_:
  *             out["size"] = self.sizes(count)
  *         if self.columns & HEADERS_:             # <<<<<<<<<<<<<<
@@ -24167,19 +23919,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":393
+    /* "pyspark_jetstream/_decode.pyx":335
  *             out["size"] = self.sizes(count)
  *         if self.columns & HEADERS_:
  *             out["headers"] = self.headers(count)             # <<<<<<<<<<<<<<
  *         if self.columns & MSG_ID_:
  *             out["msg_id"] = self.message_ids(count)
 */
-    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->headers(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 393, __pyx_L1_error)
+    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->headers(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 335, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
-    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_headers, __pyx_t_3) < 0))) __PYX_ERR(0, 393, __pyx_L1_error)
+    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_headers, __pyx_t_3) < 0))) __PYX_ERR(0, 335, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":392
+    /* "pyspark_jetstream/_decode.pyx":334
  *         if self.columns & SIZE_:
  *             out["size"] = self.sizes(count)
  *         if self.columns & HEADERS_:             # <<<<<<<<<<<<<<
@@ -24188,7 +23940,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":394
+  /* "pyspark_jetstream/_decode.pyx":336
  *         if self.columns & HEADERS_:
  *             out["headers"] = self.headers(count)
  *         if self.columns & MSG_ID_:             # <<<<<<<<<<<<<<
@@ -24200,19 +23952,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":395
+    /* "pyspark_jetstream/_decode.pyx":337
  *             out["headers"] = self.headers(count)
  *         if self.columns & MSG_ID_:
  *             out["msg_id"] = self.message_ids(count)             # <<<<<<<<<<<<<<
  *         if self.columns & DELETED_:
  *             out["deleted"] = self.deletions(count)
 */
-    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->message_ids(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 395, __pyx_L1_error)
+    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->message_ids(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 337, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
-    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_msg_id, __pyx_t_3) < 0))) __PYX_ERR(0, 395, __pyx_L1_error)
+    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_msg_id, __pyx_t_3) < 0))) __PYX_ERR(0, 337, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":394
+    /* "pyspark_jetstream/_decode.pyx":336
  *         if self.columns & HEADERS_:
  *             out["headers"] = self.headers(count)
  *         if self.columns & MSG_ID_:             # <<<<<<<<<<<<<<
@@ -24221,7 +23973,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":396
+  /* "pyspark_jetstream/_decode.pyx":338
  *         if self.columns & MSG_ID_:
  *             out["msg_id"] = self.message_ids(count)
  *         if self.columns & DELETED_:             # <<<<<<<<<<<<<<
@@ -24233,19 +23985,19 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   if (__pyx_t_2) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":397
+    /* "pyspark_jetstream/_decode.pyx":339
  *             out["msg_id"] = self.message_ids(count)
  *         if self.columns & DELETED_:
  *             out["deleted"] = self.deletions(count)             # <<<<<<<<<<<<<<
  *         return out
  * 
 */
-    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->deletions(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 397, __pyx_L1_error)
+    __pyx_t_3 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->deletions(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 339, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_3);
-    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_deleted, __pyx_t_3) < 0))) __PYX_ERR(0, 397, __pyx_L1_error)
+    if (unlikely((PyDict_SetItem(__pyx_v_out, __pyx_mstate_global->__pyx_n_u_deleted, __pyx_t_3) < 0))) __PYX_ERR(0, 339, __pyx_L1_error)
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":396
+    /* "pyspark_jetstream/_decode.pyx":338
  *         if self.columns & MSG_ID_:
  *             out["msg_id"] = self.message_ids(count)
  *         if self.columns & DELETED_:             # <<<<<<<<<<<<<<
@@ -24254,7 +24006,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":398
+  /* "pyspark_jetstream/_decode.pyx":340
  *         if self.columns & DELETED_:
  *             out["deleted"] = self.deletions(count)
  *         return out             # <<<<<<<<<<<<<<
@@ -24272,7 +24024,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":376
+  /* "pyspark_jetstream/_decode.pyx":318
  *         return count
  * 
  *     def next_batch(self) -> dict | None:             # <<<<<<<<<<<<<<
@@ -24294,7 +24046,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_4next_batch(stru
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":400
+/* "pyspark_jetstream/_decode.pyx":342
  *         return out
  * 
  *     cdef bytes numbers(self, uint32_t count, size_t field):             # <<<<<<<<<<<<<<
@@ -24317,19 +24069,19 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_numbers(struct __
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("numbers", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":401
+  /* "pyspark_jetstream/_decode.pyx":343
  * 
  *     cdef bytes numbers(self, uint32_t count, size_t field):
  *         cdef bytes out = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>count * 8)             # <<<<<<<<<<<<<<
  *         cdef char* to = PyBytes_AS_STRING(out)
  *         cdef uint32_t row
 */
-  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, (((Py_ssize_t)__pyx_v_count) * 8)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 401, __pyx_L1_error)
+  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, (((Py_ssize_t)__pyx_v_count) * 8)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 343, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __pyx_v_out = ((PyObject*)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":402
+  /* "pyspark_jetstream/_decode.pyx":344
  *     cdef bytes numbers(self, uint32_t count, size_t field):
  *         cdef bytes out = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>count * 8)
  *         cdef char* to = PyBytes_AS_STRING(out)             # <<<<<<<<<<<<<<
@@ -24338,7 +24090,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_numbers(struct __
 */
   __pyx_v_to = PyBytes_AS_STRING(__pyx_v_out);
 
-  /* "pyspark_jetstream/_decode.pyx":404
+  /* "pyspark_jetstream/_decode.pyx":346
  *         cdef char* to = PyBytes_AS_STRING(out)
  *         cdef uint32_t row
  *         for row in range(count):             # <<<<<<<<<<<<<<
@@ -24352,7 +24104,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_numbers(struct __
   for (__pyx_t_4 = 0; __pyx_t_4 < __pyx_t_3; __pyx_t_4+=1) {
     __pyx_v_row = __pyx_t_4;
 
-    /* "pyspark_jetstream/_decode.pyx":405
+    /* "pyspark_jetstream/_decode.pyx":347
  *         cdef uint32_t row
  *         for row in range(count):
  *             memcpy(to + <size_t>row * 8, self.start + self.rows[row] + field, 8)             # <<<<<<<<<<<<<<
@@ -24363,7 +24115,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_numbers(struct __
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":406
+  /* "pyspark_jetstream/_decode.pyx":348
  *         for row in range(count):
  *             memcpy(to + <size_t>row * 8, self.start + self.rows[row] + field, 8)
  *         return out             # <<<<<<<<<<<<<<
@@ -24381,7 +24133,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_numbers(struct __
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":400
+  /* "pyspark_jetstream/_decode.pyx":342
  *         return out
  * 
  *     cdef bytes numbers(self, uint32_t count, size_t field):             # <<<<<<<<<<<<<<
@@ -24403,7 +24155,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_numbers(struct __
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":408
+/* "pyspark_jetstream/_decode.pyx":350
  *         return out
  * 
  *     cdef bytes sizes(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -24427,19 +24179,19 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_sizes(struct __py
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("sizes", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":409
+  /* "pyspark_jetstream/_decode.pyx":351
  * 
  *     cdef bytes sizes(self, uint32_t count):
  *         cdef bytes out = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>count * 4)             # <<<<<<<<<<<<<<
  *         cdef uint32_t* to = <uint32_t*>PyBytes_AS_STRING(out)
  *         cdef const char* at
 */
-  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, (((Py_ssize_t)__pyx_v_count) * 4)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 409, __pyx_L1_error)
+  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, (((Py_ssize_t)__pyx_v_count) * 4)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 351, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __pyx_v_out = ((PyObject*)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":410
+  /* "pyspark_jetstream/_decode.pyx":352
  *     cdef bytes sizes(self, uint32_t count):
  *         cdef bytes out = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>count * 4)
  *         cdef uint32_t* to = <uint32_t*>PyBytes_AS_STRING(out)             # <<<<<<<<<<<<<<
@@ -24448,7 +24200,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_sizes(struct __py
 */
   __pyx_v_to = ((uint32_t *)PyBytes_AS_STRING(__pyx_v_out));
 
-  /* "pyspark_jetstream/_decode.pyx":413
+  /* "pyspark_jetstream/_decode.pyx":355
  *         cdef const char* at
  *         cdef uint32_t row
  *         for row in range(count):             # <<<<<<<<<<<<<<
@@ -24462,7 +24214,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_sizes(struct __py
   for (__pyx_t_4 = 0; __pyx_t_4 < __pyx_t_3; __pyx_t_4+=1) {
     __pyx_v_row = __pyx_t_4;
 
-    /* "pyspark_jetstream/_decode.pyx":414
+    /* "pyspark_jetstream/_decode.pyx":356
  *         cdef uint32_t row
  *         for row in range(count):
  *             at = self.start + self.rows[row]             # <<<<<<<<<<<<<<
@@ -24471,18 +24223,18 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_sizes(struct __py
 */
     __pyx_v_at = (__pyx_v_self->start + (__pyx_v_self->rows[__pyx_v_row]));
 
-    /* "pyspark_jetstream/_decode.pyx":415
+    /* "pyspark_jetstream/_decode.pyx":357
  *         for row in range(count):
  *             at = self.start + self.rows[row]
  *             to[row] = load32(at) - RECORD_FIXED - load16(at + 6) - load32(at + 24)             # <<<<<<<<<<<<<<
  *         return out
  * 
 */
-    (__pyx_v_to[__pyx_v_row]) = (((__pyx_f_17pyspark_jetstream_7_decode_load32(__pyx_v_at) - __pyx_e_17pyspark_jetstream_7_decode_RECORD_FIXED) - __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6))) - __pyx_f_17pyspark_jetstream_7_decode_load32((__pyx_v_at + 24)));
+    (__pyx_v_to[__pyx_v_row]) = (((__pyx_f_17pyspark_jetstream_6_bytes_load32(__pyx_v_at) - __pyx_e_17pyspark_jetstream_6_bytes_RECORD_FIXED) - __pyx_f_17pyspark_jetstream_6_bytes_load16((__pyx_v_at + 6))) - __pyx_f_17pyspark_jetstream_6_bytes_load32((__pyx_v_at + 24)));
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":416
+  /* "pyspark_jetstream/_decode.pyx":358
  *             at = self.start + self.rows[row]
  *             to[row] = load32(at) - RECORD_FIXED - load16(at + 6) - load32(at + 24)
  *         return out             # <<<<<<<<<<<<<<
@@ -24500,7 +24252,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_sizes(struct __py
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":408
+  /* "pyspark_jetstream/_decode.pyx":350
  *         return out
  * 
  *     cdef bytes sizes(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -24523,7 +24275,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_sizes(struct __py
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":418
+/* "pyspark_jetstream/_decode.pyx":360
  *         return out
  * 
  *     cdef tuple subjects(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -24549,19 +24301,19 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("subjects", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":419
+  /* "pyspark_jetstream/_decode.pyx":361
  * 
  *     cdef tuple subjects(self, uint32_t count):
  *         cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>count + 1) * 4)             # <<<<<<<<<<<<<<
  *         cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)
  *         cdef bytes content
 */
-  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, ((((Py_ssize_t)__pyx_v_count) + 1) * 4)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 419, __pyx_L1_error)
+  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, ((((Py_ssize_t)__pyx_v_count) + 1) * 4)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 361, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __pyx_v_offsets = ((PyObject*)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":420
+  /* "pyspark_jetstream/_decode.pyx":362
  *     cdef tuple subjects(self, uint32_t count):
  *         cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>count + 1) * 4)
  *         cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)             # <<<<<<<<<<<<<<
@@ -24570,7 +24322,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
 */
   __pyx_v_ends = ((int32_t *)PyBytes_AS_STRING(__pyx_v_offsets));
 
-  /* "pyspark_jetstream/_decode.pyx":424
+  /* "pyspark_jetstream/_decode.pyx":366
  *         cdef char* to
  *         cdef uint32_t row
  *         ends[0] = 0             # <<<<<<<<<<<<<<
@@ -24579,7 +24331,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
 */
   (__pyx_v_ends[0]) = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":425
+  /* "pyspark_jetstream/_decode.pyx":367
  *         cdef uint32_t row
  *         ends[0] = 0
  *         for row in range(count):             # <<<<<<<<<<<<<<
@@ -24593,30 +24345,30 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
   for (__pyx_t_4 = 0; __pyx_t_4 < __pyx_t_3; __pyx_t_4+=1) {
     __pyx_v_row = __pyx_t_4;
 
-    /* "pyspark_jetstream/_decode.pyx":426
+    /* "pyspark_jetstream/_decode.pyx":368
  *         ends[0] = 0
  *         for row in range(count):
  *             ends[row + 1] = ends[row] + load16(self.start + self.rows[row] + 6)             # <<<<<<<<<<<<<<
  *         content = PyBytes_FromStringAndSize(NULL, ends[count])
  *         to = PyBytes_AS_STRING(content)
 */
-    (__pyx_v_ends[(__pyx_v_row + 1)]) = ((__pyx_v_ends[__pyx_v_row]) + __pyx_f_17pyspark_jetstream_7_decode_load16(((__pyx_v_self->start + (__pyx_v_self->rows[__pyx_v_row])) + 6)));
+    (__pyx_v_ends[(__pyx_v_row + 1)]) = ((__pyx_v_ends[__pyx_v_row]) + __pyx_f_17pyspark_jetstream_6_bytes_load16(((__pyx_v_self->start + (__pyx_v_self->rows[__pyx_v_row])) + 6)));
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":427
+  /* "pyspark_jetstream/_decode.pyx":369
  *         for row in range(count):
  *             ends[row + 1] = ends[row] + load16(self.start + self.rows[row] + 6)
  *         content = PyBytes_FromStringAndSize(NULL, ends[count])             # <<<<<<<<<<<<<<
  *         to = PyBytes_AS_STRING(content)
  *         for row in range(count):
 */
-  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, (__pyx_v_ends[__pyx_v_count])); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 427, __pyx_L1_error)
+  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, (__pyx_v_ends[__pyx_v_count])); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 369, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __pyx_v_content = ((PyObject*)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":428
+  /* "pyspark_jetstream/_decode.pyx":370
  *             ends[row + 1] = ends[row] + load16(self.start + self.rows[row] + 6)
  *         content = PyBytes_FromStringAndSize(NULL, ends[count])
  *         to = PyBytes_AS_STRING(content)             # <<<<<<<<<<<<<<
@@ -24625,7 +24377,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
 */
   __pyx_v_to = PyBytes_AS_STRING(__pyx_v_content);
 
-  /* "pyspark_jetstream/_decode.pyx":429
+  /* "pyspark_jetstream/_decode.pyx":371
  *         content = PyBytes_FromStringAndSize(NULL, ends[count])
  *         to = PyBytes_AS_STRING(content)
  *         for row in range(count):             # <<<<<<<<<<<<<<
@@ -24639,18 +24391,18 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
   for (__pyx_t_4 = 0; __pyx_t_4 < __pyx_t_3; __pyx_t_4+=1) {
     __pyx_v_row = __pyx_t_4;
 
-    /* "pyspark_jetstream/_decode.pyx":430
+    /* "pyspark_jetstream/_decode.pyx":372
  *         to = PyBytes_AS_STRING(content)
  *         for row in range(count):
  *             memcpy(to + ends[row], self.start + self.rows[row] + RECORD_HEAD, ends[row + 1] - ends[row])             # <<<<<<<<<<<<<<
  *         if is_ascii(to, ends[count]):
  *             return offsets, content
 */
-    (void)(memcpy((__pyx_v_to + (__pyx_v_ends[__pyx_v_row])), ((__pyx_v_self->start + (__pyx_v_self->rows[__pyx_v_row])) + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD), ((__pyx_v_ends[(__pyx_v_row + 1)]) - (__pyx_v_ends[__pyx_v_row]))));
+    (void)(memcpy((__pyx_v_to + (__pyx_v_ends[__pyx_v_row])), ((__pyx_v_self->start + (__pyx_v_self->rows[__pyx_v_row])) + __pyx_e_17pyspark_jetstream_6_bytes_RECORD_HEAD), ((__pyx_v_ends[(__pyx_v_row + 1)]) - (__pyx_v_ends[__pyx_v_row]))));
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":431
+  /* "pyspark_jetstream/_decode.pyx":373
  *         for row in range(count):
  *             memcpy(to + ends[row], self.start + self.rows[row] + RECORD_HEAD, ends[row + 1] - ends[row])
  *         if is_ascii(to, ends[count]):             # <<<<<<<<<<<<<<
@@ -24662,21 +24414,21 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
   if (__pyx_t_5) {
 
 
-    /* "pyspark_jetstream/_decode.pyx":432
+    /* "pyspark_jetstream/_decode.pyx":374
  *             memcpy(to + ends[row], self.start + self.rows[row] + RECORD_HEAD, ends[row + 1] - ends[row])
  *         if is_ascii(to, ends[count]):
  *             return offsets, content             # <<<<<<<<<<<<<<
  *         return self.subjects_one_by_one(count)
  * 
 */
-    __pyx_t_1 = PyTuple_New(2); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 432, __pyx_L1_error)
+    __pyx_t_1 = PyTuple_New(2); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 374, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
     __Pyx_INCREF(__pyx_v_offsets);
     __Pyx_GIVEREF(__pyx_v_offsets);
-    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 0, __pyx_v_offsets) != (0)) __PYX_ERR(0, 432, __pyx_L1_error);
+    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 0, __pyx_v_offsets) != (0)) __PYX_ERR(0, 374, __pyx_L1_error);
     __Pyx_INCREF(__pyx_v_content);
     __Pyx_GIVEREF(__pyx_v_content);
-    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 1, __pyx_v_content) != (0)) __PYX_ERR(0, 432, __pyx_L1_error);
+    if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 1, __pyx_v_content) != (0)) __PYX_ERR(0, 374, __pyx_L1_error);
     {
       PyObject *__pyx_temp;
       {
@@ -24688,7 +24440,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
     __pyx_t_1 = 0;
     goto __pyx_L0;
 
-    /* "pyspark_jetstream/_decode.pyx":431
+    /* "pyspark_jetstream/_decode.pyx":373
  *         for row in range(count):
  *             memcpy(to + ends[row], self.start + self.rows[row] + RECORD_HEAD, ends[row + 1] - ends[row])
  *         if is_ascii(to, ends[count]):             # <<<<<<<<<<<<<<
@@ -24697,14 +24449,14 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
 */
   }
 
-  /* "pyspark_jetstream/_decode.pyx":433
+  /* "pyspark_jetstream/_decode.pyx":375
  *         if is_ascii(to, ends[count]):
  *             return offsets, content
  *         return self.subjects_one_by_one(count)             # <<<<<<<<<<<<<<
  * 
  *     cdef tuple subjects_one_by_one(self, uint32_t count):
 */
-  __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->subjects_one_by_one(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 433, __pyx_L1_error)
+  __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->subjects_one_by_one(__pyx_v_self, __pyx_v_count); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 375, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   {
     PyObject *__pyx_temp;
@@ -24717,7 +24469,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
   __pyx_t_1 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":418
+  /* "pyspark_jetstream/_decode.pyx":360
  *         return out
  * 
  *     cdef tuple subjects(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -24741,7 +24493,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects(struct _
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":435
+/* "pyspark_jetstream/_decode.pyx":377
  *         return self.subjects_one_by_one(count)
  * 
  *     cdef tuple subjects_one_by_one(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -24769,7 +24521,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects_one_by_o
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("subjects_one_by_one", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":437
+  /* "pyspark_jetstream/_decode.pyx":379
  *     cdef tuple subjects_one_by_one(self, uint32_t count):
  *         """With care for bytes that are not UTF-8."""
  *         cdef Bytes offsets = Bytes()             # <<<<<<<<<<<<<<
@@ -24782,13 +24534,13 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects_one_by_o
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 437, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 379, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_offsets = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":438
+  /* "pyspark_jetstream/_decode.pyx":380
  *         """With care for bytes that are not UTF-8."""
  *         cdef Bytes offsets = Bytes()
  *         cdef Bytes text = Bytes()             # <<<<<<<<<<<<<<
@@ -24801,23 +24553,23 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects_one_by_o
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 438, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 380, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_text = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":441
+  /* "pyspark_jetstream/_decode.pyx":383
  *         cdef const char* at
  *         cdef uint32_t row
  *         offsets.add32(0)             # <<<<<<<<<<<<<<
  *         for row in range(count):
  *             at = self.start + self.rows[row]
 */
-  __pyx_t_4 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->add32(__pyx_v_offsets, 0); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(0, 441, __pyx_L1_error)
+  __pyx_t_4 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->add32(__pyx_v_offsets, 0); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(0, 383, __pyx_L1_error)
 
 
-  /* "pyspark_jetstream/_decode.pyx":442
+  /* "pyspark_jetstream/_decode.pyx":384
  *         cdef uint32_t row
  *         offsets.add32(0)
  *         for row in range(count):             # <<<<<<<<<<<<<<
@@ -24831,7 +24583,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects_one_by_o
   for (__pyx_t_7 = 0; __pyx_t_7 < __pyx_t_6; __pyx_t_7+=1) {
     __pyx_v_row = __pyx_t_7;
 
-    /* "pyspark_jetstream/_decode.pyx":443
+    /* "pyspark_jetstream/_decode.pyx":385
  *         offsets.add32(0)
  *         for row in range(count):
  *             at = self.start + self.rows[row]             # <<<<<<<<<<<<<<
@@ -24840,45 +24592,45 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects_one_by_o
 */
     __pyx_v_at = (__pyx_v_self->start + (__pyx_v_self->rows[__pyx_v_row]));
 
-    /* "pyspark_jetstream/_decode.pyx":444
+    /* "pyspark_jetstream/_decode.pyx":386
  *         for row in range(count):
  *             at = self.start + self.rows[row]
  *             add_text(text, at + RECORD_HEAD, load16(at + 6))             # <<<<<<<<<<<<<<
  *             offsets.add32(text.used)
  *         return offsets.take(), text.take()
 */
-    __pyx_t_4 = __pyx_f_17pyspark_jetstream_7_decode_add_text(__pyx_v_text, (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD), __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6))); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(0, 444, __pyx_L1_error)
+    __pyx_t_4 = __pyx_f_17pyspark_jetstream_7_decode_add_text(__pyx_v_text, (__pyx_v_at + __pyx_e_17pyspark_jetstream_6_bytes_RECORD_HEAD), __pyx_f_17pyspark_jetstream_6_bytes_load16((__pyx_v_at + 6))); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(0, 386, __pyx_L1_error)
 
 
-    /* "pyspark_jetstream/_decode.pyx":445
+    /* "pyspark_jetstream/_decode.pyx":387
  *             at = self.start + self.rows[row]
  *             add_text(text, at + RECORD_HEAD, load16(at + 6))
  *             offsets.add32(text.used)             # <<<<<<<<<<<<<<
  *         return offsets.take(), text.take()
  * 
 */
-    __pyx_t_4 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->add32(__pyx_v_offsets, __pyx_v_text->used); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(0, 445, __pyx_L1_error)
+    __pyx_t_4 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->add32(__pyx_v_offsets, __pyx_v_text->used); if (unlikely(__pyx_t_4 == ((int)-1))) __PYX_ERR(0, 387, __pyx_L1_error)
 
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":446
+  /* "pyspark_jetstream/_decode.pyx":388
  *             add_text(text, at + RECORD_HEAD, load16(at + 6))
  *             offsets.add32(text.used)
  *         return offsets.take(), text.take()             # <<<<<<<<<<<<<<
  * 
  *     cdef tuple payloads(self, uint32_t count):
 */
-  __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->take(__pyx_v_offsets); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 446, __pyx_L1_error)
+  __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->take(__pyx_v_offsets); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 388, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_text->__pyx_vtab)->take(__pyx_v_text); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 446, __pyx_L1_error)
+  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_text->__pyx_vtab)->take(__pyx_v_text); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 388, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  __pyx_t_8 = PyTuple_New(2); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 446, __pyx_L1_error)
+  __pyx_t_8 = PyTuple_New(2); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 388, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_8);
   __Pyx_GIVEREF(__pyx_t_1);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_8, 0, __pyx_t_1) != (0)) __PYX_ERR(0, 446, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_8, 0, __pyx_t_1) != (0)) __PYX_ERR(0, 388, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_2);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_8, 1, __pyx_t_2) != (0)) __PYX_ERR(0, 446, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_8, 1, __pyx_t_2) != (0)) __PYX_ERR(0, 388, __pyx_L1_error);
   __pyx_t_1 = 0;
   __pyx_t_2 = 0;
   {
@@ -24892,7 +24644,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects_one_by_o
   __pyx_t_8 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":435
+  /* "pyspark_jetstream/_decode.pyx":377
  *         return self.subjects_one_by_one(count)
  * 
  *     cdef tuple subjects_one_by_one(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -24917,7 +24669,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_subjects_one_by_o
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":448
+/* "pyspark_jetstream/_decode.pyx":390
  *         return offsets.take(), text.take()
  * 
  *     cdef tuple payloads(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -24948,19 +24700,19 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("payloads", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":449
+  /* "pyspark_jetstream/_decode.pyx":391
  * 
  *     cdef tuple payloads(self, uint32_t count):
  *         cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>count + 1) * 4)             # <<<<<<<<<<<<<<
  *         cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)
  *         cdef bytes content
 */
-  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, ((((Py_ssize_t)__pyx_v_count) + 1) * 4)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 449, __pyx_L1_error)
+  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, ((((Py_ssize_t)__pyx_v_count) + 1) * 4)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 391, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __pyx_v_offsets = ((PyObject*)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":450
+  /* "pyspark_jetstream/_decode.pyx":392
  *     cdef tuple payloads(self, uint32_t count):
  *         cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>count + 1) * 4)
  *         cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)             # <<<<<<<<<<<<<<
@@ -24969,7 +24721,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
 */
   __pyx_v_ends = ((int32_t *)PyBytes_AS_STRING(__pyx_v_offsets));
 
-  /* "pyspark_jetstream/_decode.pyx":455
+  /* "pyspark_jetstream/_decode.pyx":397
  *         cdef const char* at
  *         cdef uint32_t row, head
  *         cdef uint64_t total = 0             # <<<<<<<<<<<<<<
@@ -24978,7 +24730,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
 */
   __pyx_v_total = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":456
+  /* "pyspark_jetstream/_decode.pyx":398
  *         cdef uint32_t row, head
  *         cdef uint64_t total = 0
  *         ends[0] = 0             # <<<<<<<<<<<<<<
@@ -24987,7 +24739,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
 */
   (__pyx_v_ends[0]) = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":457
+  /* "pyspark_jetstream/_decode.pyx":399
  *         cdef uint64_t total = 0
  *         ends[0] = 0
  *         for row in range(count):             # <<<<<<<<<<<<<<
@@ -25001,7 +24753,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
   for (__pyx_t_4 = 0; __pyx_t_4 < __pyx_t_3; __pyx_t_4+=1) {
     __pyx_v_row = __pyx_t_4;
 
-    /* "pyspark_jetstream/_decode.pyx":458
+    /* "pyspark_jetstream/_decode.pyx":400
  *         ends[0] = 0
  *         for row in range(count):
  *             at = self.start + self.rows[row]             # <<<<<<<<<<<<<<
@@ -25010,16 +24762,16 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
 */
     __pyx_v_at = (__pyx_v_self->start + (__pyx_v_self->rows[__pyx_v_row]));
 
-    /* "pyspark_jetstream/_decode.pyx":459
+    /* "pyspark_jetstream/_decode.pyx":401
  *         for row in range(count):
  *             at = self.start + self.rows[row]
  *             total += load32(at) - RECORD_FIXED - load16(at + 6) - load32(at + 24)             # <<<<<<<<<<<<<<
  *             if total > 0x7FFFFFFF:
  *                 raise OverflowError("a batch with more than 2 GiB of payload: lower batchBytes")
 */
-    __pyx_v_total = (__pyx_v_total + (((__pyx_f_17pyspark_jetstream_7_decode_load32(__pyx_v_at) - __pyx_e_17pyspark_jetstream_7_decode_RECORD_FIXED) - __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6))) - __pyx_f_17pyspark_jetstream_7_decode_load32((__pyx_v_at + 24))));
+    __pyx_v_total = (__pyx_v_total + (((__pyx_f_17pyspark_jetstream_6_bytes_load32(__pyx_v_at) - __pyx_e_17pyspark_jetstream_6_bytes_RECORD_FIXED) - __pyx_f_17pyspark_jetstream_6_bytes_load16((__pyx_v_at + 6))) - __pyx_f_17pyspark_jetstream_6_bytes_load32((__pyx_v_at + 24))));
 
-    /* "pyspark_jetstream/_decode.pyx":460
+    /* "pyspark_jetstream/_decode.pyx":402
  *             at = self.start + self.rows[row]
  *             total += load32(at) - RECORD_FIXED - load16(at + 6) - load32(at + 24)
  *             if total > 0x7FFFFFFF:             # <<<<<<<<<<<<<<
@@ -25031,7 +24783,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
     if (unlikely(__pyx_t_5)) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":461
+      /* "pyspark_jetstream/_decode.pyx":403
  *             total += load32(at) - RECORD_FIXED - load16(at + 6) - load32(at + 24)
  *             if total > 0x7FFFFFFF:
  *                 raise OverflowError("a batch with more than 2 GiB of payload: lower batchBytes")             # <<<<<<<<<<<<<<
@@ -25044,14 +24796,14 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
         PyObject *__pyx_callargs[2] = {__pyx_t_6, __pyx_mstate_global->__pyx_kp_u_a_batch_with_more_than_2_GiB_of};
         __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)(((PyTypeObject*)PyExc_OverflowError)), __pyx_callargs+__pyx_t_7, (2-__pyx_t_7) | (__pyx_t_7*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
         __Pyx_XDECREF(__pyx_t_6); __pyx_t_6 = 0;
-        if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 461, __pyx_L1_error)
+        if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 403, __pyx_L1_error)
         __Pyx_GOTREF(__pyx_t_1);
       }
       __Pyx_Raise(__pyx_t_1, 0, 0, 0);
       __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
-      __PYX_ERR(0, 461, __pyx_L1_error)
+      __PYX_ERR(0, 403, __pyx_L1_error)
 
-      /* "pyspark_jetstream/_decode.pyx":460
+      /* "pyspark_jetstream/_decode.pyx":402
  *             at = self.start + self.rows[row]
  *             total += load32(at) - RECORD_FIXED - load16(at + 6) - load32(at + 24)
  *             if total > 0x7FFFFFFF:             # <<<<<<<<<<<<<<
@@ -25060,7 +24812,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":462
+    /* "pyspark_jetstream/_decode.pyx":404
  *             if total > 0x7FFFFFFF:
  *                 raise OverflowError("a batch with more than 2 GiB of payload: lower batchBytes")
  *             ends[row + 1] = <int32_t>total             # <<<<<<<<<<<<<<
@@ -25071,19 +24823,19 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":463
+  /* "pyspark_jetstream/_decode.pyx":405
  *                 raise OverflowError("a batch with more than 2 GiB of payload: lower batchBytes")
  *             ends[row + 1] = <int32_t>total
  *         content = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>total)             # <<<<<<<<<<<<<<
  *         to = PyBytes_AS_STRING(content)
  *         for row in range(count):
 */
-  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, ((Py_ssize_t)__pyx_v_total)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 463, __pyx_L1_error)
+  __pyx_t_1 = PyBytes_FromStringAndSize(NULL, ((Py_ssize_t)__pyx_v_total)); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 405, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __pyx_v_content = ((PyObject*)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":464
+  /* "pyspark_jetstream/_decode.pyx":406
  *             ends[row + 1] = <int32_t>total
  *         content = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>total)
  *         to = PyBytes_AS_STRING(content)             # <<<<<<<<<<<<<<
@@ -25092,7 +24844,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
 */
   __pyx_v_to = PyBytes_AS_STRING(__pyx_v_content);
 
-  /* "pyspark_jetstream/_decode.pyx":465
+  /* "pyspark_jetstream/_decode.pyx":407
  *         content = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>total)
  *         to = PyBytes_AS_STRING(content)
  *         for row in range(count):             # <<<<<<<<<<<<<<
@@ -25106,7 +24858,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
   for (__pyx_t_4 = 0; __pyx_t_4 < __pyx_t_3; __pyx_t_4+=1) {
     __pyx_v_row = __pyx_t_4;
 
-    /* "pyspark_jetstream/_decode.pyx":466
+    /* "pyspark_jetstream/_decode.pyx":408
  *         to = PyBytes_AS_STRING(content)
  *         for row in range(count):
  *             at = self.start + self.rows[row]             # <<<<<<<<<<<<<<
@@ -25115,16 +24867,16 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
 */
     __pyx_v_at = (__pyx_v_self->start + (__pyx_v_self->rows[__pyx_v_row]));
 
-    /* "pyspark_jetstream/_decode.pyx":467
+    /* "pyspark_jetstream/_decode.pyx":409
  *         for row in range(count):
  *             at = self.start + self.rows[row]
  *             head = RECORD_HEAD + load16(at + 6) + load32(at + 24)             # <<<<<<<<<<<<<<
  *             memcpy(to + ends[row], at + head, ends[row + 1] - ends[row])
  *         return offsets, content
 */
-    __pyx_v_head = ((__pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD + __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6))) + __pyx_f_17pyspark_jetstream_7_decode_load32((__pyx_v_at + 24)));
+    __pyx_v_head = ((__pyx_e_17pyspark_jetstream_6_bytes_RECORD_HEAD + __pyx_f_17pyspark_jetstream_6_bytes_load16((__pyx_v_at + 6))) + __pyx_f_17pyspark_jetstream_6_bytes_load32((__pyx_v_at + 24)));
 
-    /* "pyspark_jetstream/_decode.pyx":468
+    /* "pyspark_jetstream/_decode.pyx":410
  *             at = self.start + self.rows[row]
  *             head = RECORD_HEAD + load16(at + 6) + load32(at + 24)
  *             memcpy(to + ends[row], at + head, ends[row + 1] - ends[row])             # <<<<<<<<<<<<<<
@@ -25135,21 +24887,21 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":469
+  /* "pyspark_jetstream/_decode.pyx":411
  *             head = RECORD_HEAD + load16(at + 6) + load32(at + 24)
  *             memcpy(to + ends[row], at + head, ends[row + 1] - ends[row])
  *         return offsets, content             # <<<<<<<<<<<<<<
  * 
  *     cdef tuple headers(self, uint32_t count):
 */
-  __pyx_t_1 = PyTuple_New(2); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 469, __pyx_L1_error)
+  __pyx_t_1 = PyTuple_New(2); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 411, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __Pyx_INCREF(__pyx_v_offsets);
   __Pyx_GIVEREF(__pyx_v_offsets);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 0, __pyx_v_offsets) != (0)) __PYX_ERR(0, 469, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 0, __pyx_v_offsets) != (0)) __PYX_ERR(0, 411, __pyx_L1_error);
   __Pyx_INCREF(__pyx_v_content);
   __Pyx_GIVEREF(__pyx_v_content);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 1, __pyx_v_content) != (0)) __PYX_ERR(0, 469, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 1, __pyx_v_content) != (0)) __PYX_ERR(0, 411, __pyx_L1_error);
   {
     PyObject *__pyx_temp;
     {
@@ -25161,7 +24913,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
   __pyx_t_1 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":448
+  /* "pyspark_jetstream/_decode.pyx":390
  *         return offsets.take(), text.take()
  * 
  *     cdef tuple payloads(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -25189,7 +24941,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_payloads(struct _
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":471
+/* "pyspark_jetstream/_decode.pyx":413
  *         return offsets, content
  * 
  *     cdef tuple headers(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -25239,7 +24991,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("headers", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":473
+  /* "pyspark_jetstream/_decode.pyx":415
  *     cdef tuple headers(self, uint32_t count):
  *         """(validity, map offsets, key offsets, keys, list offsets, value offsets, values)."""
  *         cdef Bytes maps = Bytes(), keys = Bytes(), key_ends = Bytes()             # <<<<<<<<<<<<<<
@@ -25252,7 +25004,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 473, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 415, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_maps = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
@@ -25263,7 +25015,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 473, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 415, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_keys = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
@@ -25274,13 +25026,13 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 473, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 415, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_key_ends = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":474
+  /* "pyspark_jetstream/_decode.pyx":416
  *         """(validity, map offsets, key offsets, keys, list offsets, value offsets, values)."""
  *         cdef Bytes maps = Bytes(), keys = Bytes(), key_ends = Bytes()
  *         cdef Bytes lists = Bytes(), values = Bytes(), value_ends = Bytes()             # <<<<<<<<<<<<<<
@@ -25293,7 +25045,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 474, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 416, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_lists = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
@@ -25304,7 +25056,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 474, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 416, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_values = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
@@ -25315,13 +25067,13 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 474, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 416, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_value_ends = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":475
+  /* "pyspark_jetstream/_decode.pyx":417
  *         cdef Bytes maps = Bytes(), keys = Bytes(), key_ends = Bytes()
  *         cdef Bytes lists = Bytes(), values = Bytes(), value_ends = Bytes()
  *         cdef FieldList fields = FieldList()             # <<<<<<<<<<<<<<
@@ -25334,13 +25086,13 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 475, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 417, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_fields = ((struct __pyx_obj_17pyspark_jetstream_7_decode_FieldList *)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":476
+  /* "pyspark_jetstream/_decode.pyx":418
  *         cdef Bytes lists = Bytes(), values = Bytes(), value_ends = Bytes()
  *         cdef FieldList fields = FieldList()
  *         cdef bytearray validity = bytearray((count + 7) // 8)             # <<<<<<<<<<<<<<
@@ -25348,7 +25100,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
  *         cdef const char* at
 */
   __pyx_t_2 = NULL;
-  __pyx_t_4 = __Pyx_PyLong_From_long(((__pyx_v_count + 7) / 8)); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 476, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_From_long(((__pyx_v_count + 7) / 8)); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 418, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   __pyx_t_3 = 1;
   {
@@ -25356,23 +25108,23 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)(&PyByteArray_Type), __pyx_callargs+__pyx_t_3, (2-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
     __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 476, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 418, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
   }
   __pyx_v_validity = ((PyObject*)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":477
+  /* "pyspark_jetstream/_decode.pyx":419
  *         cdef FieldList fields = FieldList()
  *         cdef bytearray validity = bytearray((count + 7) // 8)
  *         cdef char* bits = validity             # <<<<<<<<<<<<<<
  *         cdef const char* at
  *         cdef uint32_t row, size
 */
-  __pyx_t_5 = __Pyx_PyObject_AsWritableString(__pyx_v_validity); if (unlikely((!__pyx_t_5) && PyErr_Occurred())) __PYX_ERR(0, 477, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyObject_AsWritableString(__pyx_v_validity); if (unlikely((!__pyx_t_5) && PyErr_Occurred())) __PYX_ERR(0, 419, __pyx_L1_error)
   __pyx_v_bits = __pyx_t_5;
 
-  /* "pyspark_jetstream/_decode.pyx":480
+  /* "pyspark_jetstream/_decode.pyx":422
  *         cdef const char* at
  *         cdef uint32_t row, size
  *         cdef uint64_t key_count = 0, value_count = 0             # <<<<<<<<<<<<<<
@@ -25382,27 +25134,27 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
   __pyx_v_key_count = 0;
   __pyx_v_value_count = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":481
+  /* "pyspark_jetstream/_decode.pyx":423
  *         cdef uint32_t row, size
  *         cdef uint64_t key_count = 0, value_count = 0
  *         for out in (maps, key_ends, lists, value_ends):             # <<<<<<<<<<<<<<
  *             (<Bytes>out).add32(0)
  *         for row in range(count):
 */
-  __pyx_t_1 = PyTuple_New(4); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 481, __pyx_L1_error)
+  __pyx_t_1 = PyTuple_New(4); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 423, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
   __Pyx_INCREF((PyObject *)__pyx_v_maps);
   __Pyx_GIVEREF((PyObject *)__pyx_v_maps);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 0, ((PyObject *)__pyx_v_maps)) != (0)) __PYX_ERR(0, 481, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 0, ((PyObject *)__pyx_v_maps)) != (0)) __PYX_ERR(0, 423, __pyx_L1_error);
   __Pyx_INCREF((PyObject *)__pyx_v_key_ends);
   __Pyx_GIVEREF((PyObject *)__pyx_v_key_ends);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 1, ((PyObject *)__pyx_v_key_ends)) != (0)) __PYX_ERR(0, 481, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 1, ((PyObject *)__pyx_v_key_ends)) != (0)) __PYX_ERR(0, 423, __pyx_L1_error);
   __Pyx_INCREF((PyObject *)__pyx_v_lists);
   __Pyx_GIVEREF((PyObject *)__pyx_v_lists);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 2, ((PyObject *)__pyx_v_lists)) != (0)) __PYX_ERR(0, 481, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 2, ((PyObject *)__pyx_v_lists)) != (0)) __PYX_ERR(0, 423, __pyx_L1_error);
   __Pyx_INCREF((PyObject *)__pyx_v_value_ends);
   __Pyx_GIVEREF((PyObject *)__pyx_v_value_ends);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 3, ((PyObject *)__pyx_v_value_ends)) != (0)) __PYX_ERR(0, 481, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_1, 3, ((PyObject *)__pyx_v_value_ends)) != (0)) __PYX_ERR(0, 423, __pyx_L1_error);
   __pyx_t_4 = __pyx_t_1; __Pyx_INCREF(__pyx_t_4);
   __pyx_t_6 = 0;
   __Pyx_DECREF(__pyx_t_1); __pyx_t_1 = 0;
@@ -25414,23 +25166,23 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     __pyx_t_1 = __Pyx_PySequence_ITEM(__pyx_t_4, __pyx_t_6);
     #endif
     ++__pyx_t_6;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 481, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 423, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
-    if (!(likely(((__pyx_t_1) == Py_None) || likely(__Pyx_TypeTest(__pyx_t_1, __pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes))))) __PYX_ERR(0, 481, __pyx_L1_error)
+    if (!(likely(((__pyx_t_1) == Py_None) || likely(__Pyx_TypeTest(__pyx_t_1, __pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes))))) __PYX_ERR(0, 423, __pyx_L1_error)
     __Pyx_XDECREF_SET(__pyx_v_out, ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1));
     __pyx_t_1 = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":482
+    /* "pyspark_jetstream/_decode.pyx":424
  *         cdef uint64_t key_count = 0, value_count = 0
  *         for out in (maps, key_ends, lists, value_ends):
  *             (<Bytes>out).add32(0)             # <<<<<<<<<<<<<<
  *         for row in range(count):
  *             at = self.start + self.rows[row]
 */
-    __pyx_t_7 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out)->__pyx_vtab)->add32(((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out), 0); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 482, __pyx_L1_error)
+    __pyx_t_7 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out)->__pyx_vtab)->add32(((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out), 0); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 424, __pyx_L1_error)
 
 
-    /* "pyspark_jetstream/_decode.pyx":481
+    /* "pyspark_jetstream/_decode.pyx":423
  *         cdef uint32_t row, size
  *         cdef uint64_t key_count = 0, value_count = 0
  *         for out in (maps, key_ends, lists, value_ends):             # <<<<<<<<<<<<<<
@@ -25440,7 +25192,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
   }
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":483
+  /* "pyspark_jetstream/_decode.pyx":425
  *         for out in (maps, key_ends, lists, value_ends):
  *             (<Bytes>out).add32(0)
  *         for row in range(count):             # <<<<<<<<<<<<<<
@@ -25454,7 +25206,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
   for (__pyx_t_10 = 0; __pyx_t_10 < __pyx_t_9; __pyx_t_10+=1) {
     __pyx_v_row = __pyx_t_10;
 
-    /* "pyspark_jetstream/_decode.pyx":484
+    /* "pyspark_jetstream/_decode.pyx":426
  *             (<Bytes>out).add32(0)
  *         for row in range(count):
  *             at = self.start + self.rows[row]             # <<<<<<<<<<<<<<
@@ -25463,16 +25215,16 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
 */
     __pyx_v_at = (__pyx_v_self->start + (__pyx_v_self->rows[__pyx_v_row]));
 
-    /* "pyspark_jetstream/_decode.pyx":485
+    /* "pyspark_jetstream/_decode.pyx":427
  *         for row in range(count):
  *             at = self.start + self.rows[row]
  *             size = load32(at + 24)             # <<<<<<<<<<<<<<
  *             if size:
  *                 bits[row >> 3] |= 1 << (row & 7)
 */
-    __pyx_v_size = __pyx_f_17pyspark_jetstream_7_decode_load32((__pyx_v_at + 24));
+    __pyx_v_size = __pyx_f_17pyspark_jetstream_6_bytes_load32((__pyx_v_at + 24));
 
-    /* "pyspark_jetstream/_decode.pyx":486
+    /* "pyspark_jetstream/_decode.pyx":428
  *             at = self.start + self.rows[row]
  *             size = load32(at + 24)
  *             if size:             # <<<<<<<<<<<<<<
@@ -25484,7 +25236,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     if (__pyx_t_11) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":487
+      /* "pyspark_jetstream/_decode.pyx":429
  *             size = load32(at + 24)
  *             if size:
  *                 bits[row >> 3] |= 1 << (row & 7)             # <<<<<<<<<<<<<<
@@ -25495,27 +25247,27 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
       __pyx_t_12 = (__pyx_v_row >> 3);
       (__pyx_v_bits[__pyx_t_12]) = ((__pyx_v_bits[__pyx_t_12]) | (1 << (__pyx_v_row & 7)));
 
-      /* "pyspark_jetstream/_decode.pyx":488
+      /* "pyspark_jetstream/_decode.pyx":430
  *             if size:
  *                 bits[row >> 3] |= 1 << (row & 7)
  *                 fields.parse(at + RECORD_HEAD + load16(at + 6), size)             # <<<<<<<<<<<<<<
  *                 self.add_fields(fields, keys, key_ends, lists, values, value_ends, &key_count, &value_count)
  *             maps.add32(key_count)
 */
-      __pyx_t_7 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_FieldList *)__pyx_v_fields->__pyx_vtab)->parse(__pyx_v_fields, ((__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD) + __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6))), __pyx_v_size); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 488, __pyx_L1_error)
+      __pyx_t_7 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_FieldList *)__pyx_v_fields->__pyx_vtab)->parse(__pyx_v_fields, ((__pyx_v_at + __pyx_e_17pyspark_jetstream_6_bytes_RECORD_HEAD) + __pyx_f_17pyspark_jetstream_6_bytes_load16((__pyx_v_at + 6))), __pyx_v_size); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 430, __pyx_L1_error)
 
 
-      /* "pyspark_jetstream/_decode.pyx":489
+      /* "pyspark_jetstream/_decode.pyx":431
  *                 bits[row >> 3] |= 1 << (row & 7)
  *                 fields.parse(at + RECORD_HEAD + load16(at + 6), size)
  *                 self.add_fields(fields, keys, key_ends, lists, values, value_ends, &key_count, &value_count)             # <<<<<<<<<<<<<<
  *             maps.add32(key_count)
  *         return (bytes(validity), maps.take(), key_ends.take(), keys.take(), lists.take(),
 */
-      __pyx_t_7 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->add_fields(__pyx_v_self, __pyx_v_fields, __pyx_v_keys, __pyx_v_key_ends, __pyx_v_lists, __pyx_v_values, __pyx_v_value_ends, (&__pyx_v_key_count), (&__pyx_v_value_count)); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 489, __pyx_L1_error)
+      __pyx_t_7 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Decoder *)__pyx_v_self->__pyx_vtab)->add_fields(__pyx_v_self, __pyx_v_fields, __pyx_v_keys, __pyx_v_key_ends, __pyx_v_lists, __pyx_v_values, __pyx_v_value_ends, (&__pyx_v_key_count), (&__pyx_v_value_count)); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 431, __pyx_L1_error)
 
 
-      /* "pyspark_jetstream/_decode.pyx":486
+      /* "pyspark_jetstream/_decode.pyx":428
  *             at = self.start + self.rows[row]
  *             size = load32(at + 24)
  *             if size:             # <<<<<<<<<<<<<<
@@ -25524,19 +25276,19 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":490
+    /* "pyspark_jetstream/_decode.pyx":432
  *                 fields.parse(at + RECORD_HEAD + load16(at + 6), size)
  *                 self.add_fields(fields, keys, key_ends, lists, values, value_ends, &key_count, &value_count)
  *             maps.add32(key_count)             # <<<<<<<<<<<<<<
  *         return (bytes(validity), maps.take(), key_ends.take(), keys.take(), lists.take(),
  *                 value_ends.take(), values.take(), key_count, value_count)
 */
-    __pyx_t_7 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_maps->__pyx_vtab)->add32(__pyx_v_maps, __pyx_v_key_count); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 490, __pyx_L1_error)
+    __pyx_t_7 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_maps->__pyx_vtab)->add32(__pyx_v_maps, __pyx_v_key_count); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 432, __pyx_L1_error)
 
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":491
+  /* "pyspark_jetstream/_decode.pyx":433
  *                 self.add_fields(fields, keys, key_ends, lists, values, value_ends, &key_count, &value_count)
  *             maps.add32(key_count)
  *         return (bytes(validity), maps.take(), key_ends.take(), keys.take(), lists.take(),             # <<<<<<<<<<<<<<
@@ -25549,61 +25301,61 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
     PyObject *__pyx_callargs[2] = {__pyx_t_1, __pyx_v_validity};
     __pyx_t_4 = __Pyx_PyObject_FastCall((PyObject*)(&PyBytes_Type), __pyx_callargs+__pyx_t_3, (2-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_1); __pyx_t_1 = 0;
-    if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 491, __pyx_L1_error)
+    if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 433, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_4);
   }
-  __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_maps->__pyx_vtab)->take(__pyx_v_maps); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 491, __pyx_L1_error)
+  __pyx_t_1 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_maps->__pyx_vtab)->take(__pyx_v_maps); if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 433, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_1);
-  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_key_ends->__pyx_vtab)->take(__pyx_v_key_ends); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 491, __pyx_L1_error)
+  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_key_ends->__pyx_vtab)->take(__pyx_v_key_ends); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 433, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  __pyx_t_13 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_keys->__pyx_vtab)->take(__pyx_v_keys); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 491, __pyx_L1_error)
+  __pyx_t_13 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_keys->__pyx_vtab)->take(__pyx_v_keys); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 433, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_13);
-  __pyx_t_14 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_lists->__pyx_vtab)->take(__pyx_v_lists); if (unlikely(!__pyx_t_14)) __PYX_ERR(0, 491, __pyx_L1_error)
+  __pyx_t_14 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_lists->__pyx_vtab)->take(__pyx_v_lists); if (unlikely(!__pyx_t_14)) __PYX_ERR(0, 433, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_14);
 
-  /* "pyspark_jetstream/_decode.pyx":492
+  /* "pyspark_jetstream/_decode.pyx":434
  *             maps.add32(key_count)
  *         return (bytes(validity), maps.take(), key_ends.take(), keys.take(), lists.take(),
  *                 value_ends.take(), values.take(), key_count, value_count)             # <<<<<<<<<<<<<<
  * 
  *     cdef int add_fields(self, FieldList fields, Bytes keys, Bytes key_ends, Bytes lists, Bytes values,
 */
-  __pyx_t_15 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_value_ends->__pyx_vtab)->take(__pyx_v_value_ends); if (unlikely(!__pyx_t_15)) __PYX_ERR(0, 492, __pyx_L1_error)
+  __pyx_t_15 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_value_ends->__pyx_vtab)->take(__pyx_v_value_ends); if (unlikely(!__pyx_t_15)) __PYX_ERR(0, 434, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_15);
-  __pyx_t_16 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_values->__pyx_vtab)->take(__pyx_v_values); if (unlikely(!__pyx_t_16)) __PYX_ERR(0, 492, __pyx_L1_error)
+  __pyx_t_16 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_values->__pyx_vtab)->take(__pyx_v_values); if (unlikely(!__pyx_t_16)) __PYX_ERR(0, 434, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_16);
-  __pyx_t_17 = __Pyx_PyLong_From_uint64_t(__pyx_v_key_count); if (unlikely(!__pyx_t_17)) __PYX_ERR(0, 492, __pyx_L1_error)
+  __pyx_t_17 = __Pyx_PyLong_From_uint64_t(__pyx_v_key_count); if (unlikely(!__pyx_t_17)) __PYX_ERR(0, 434, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_17);
-  __pyx_t_18 = __Pyx_PyLong_From_uint64_t(__pyx_v_value_count); if (unlikely(!__pyx_t_18)) __PYX_ERR(0, 492, __pyx_L1_error)
+  __pyx_t_18 = __Pyx_PyLong_From_uint64_t(__pyx_v_value_count); if (unlikely(!__pyx_t_18)) __PYX_ERR(0, 434, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_18);
 
-  /* "pyspark_jetstream/_decode.pyx":491
+  /* "pyspark_jetstream/_decode.pyx":433
  *                 self.add_fields(fields, keys, key_ends, lists, values, value_ends, &key_count, &value_count)
  *             maps.add32(key_count)
  *         return (bytes(validity), maps.take(), key_ends.take(), keys.take(), lists.take(),             # <<<<<<<<<<<<<<
  *                 value_ends.take(), values.take(), key_count, value_count)
  * 
 */
-  __pyx_t_19 = PyTuple_New(9); if (unlikely(!__pyx_t_19)) __PYX_ERR(0, 491, __pyx_L1_error)
+  __pyx_t_19 = PyTuple_New(9); if (unlikely(!__pyx_t_19)) __PYX_ERR(0, 433, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_19);
   __Pyx_GIVEREF(__pyx_t_4);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 0, __pyx_t_4) != (0)) __PYX_ERR(0, 491, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 0, __pyx_t_4) != (0)) __PYX_ERR(0, 433, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_1);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 1, __pyx_t_1) != (0)) __PYX_ERR(0, 491, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 1, __pyx_t_1) != (0)) __PYX_ERR(0, 433, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_2);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 2, __pyx_t_2) != (0)) __PYX_ERR(0, 491, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 2, __pyx_t_2) != (0)) __PYX_ERR(0, 433, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_13);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 3, __pyx_t_13) != (0)) __PYX_ERR(0, 491, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 3, __pyx_t_13) != (0)) __PYX_ERR(0, 433, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_14);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 4, __pyx_t_14) != (0)) __PYX_ERR(0, 491, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 4, __pyx_t_14) != (0)) __PYX_ERR(0, 433, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_15);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 5, __pyx_t_15) != (0)) __PYX_ERR(0, 491, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 5, __pyx_t_15) != (0)) __PYX_ERR(0, 433, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_16);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 6, __pyx_t_16) != (0)) __PYX_ERR(0, 491, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 6, __pyx_t_16) != (0)) __PYX_ERR(0, 433, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_17);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 7, __pyx_t_17) != (0)) __PYX_ERR(0, 491, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 7, __pyx_t_17) != (0)) __PYX_ERR(0, 433, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_18);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 8, __pyx_t_18) != (0)) __PYX_ERR(0, 491, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_19, 8, __pyx_t_18) != (0)) __PYX_ERR(0, 433, __pyx_L1_error);
   __pyx_t_4 = 0;
   __pyx_t_1 = 0;
   __pyx_t_2 = 0;
@@ -25624,7 +25376,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
   __pyx_t_19 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":471
+  /* "pyspark_jetstream/_decode.pyx":413
  *         return offsets, content
  * 
  *     cdef tuple headers(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -25667,7 +25419,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_headers(struct __
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":494
+/* "pyspark_jetstream/_decode.pyx":436
  *                 value_ends.take(), values.take(), key_count, value_count)
  * 
  *     cdef int add_fields(self, FieldList fields, Bytes keys, Bytes key_ends, Bytes lists, Bytes values,             # <<<<<<<<<<<<<<
@@ -25695,7 +25447,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":499
+  /* "pyspark_jetstream/_decode.pyx":441
  *         cdef size_t index, other, before
  *         cdef bint repeated
  *         for index in range(fields.count):             # <<<<<<<<<<<<<<
@@ -25709,7 +25461,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
   for (__pyx_t_3 = 0; __pyx_t_3 < __pyx_t_2; __pyx_t_3+=1) {
     __pyx_v_index = __pyx_t_3;
 
-    /* "pyspark_jetstream/_decode.pyx":500
+    /* "pyspark_jetstream/_decode.pyx":442
  *         cdef bint repeated
  *         for index in range(fields.count):
  *             repeated = False             # <<<<<<<<<<<<<<
@@ -25718,7 +25470,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
 */
     __pyx_v_repeated = 0;
 
-    /* "pyspark_jetstream/_decode.pyx":501
+    /* "pyspark_jetstream/_decode.pyx":443
  *         for index in range(fields.count):
  *             repeated = False
  *             for before in range(index):             # <<<<<<<<<<<<<<
@@ -25732,7 +25484,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
     for (__pyx_t_6 = 0; __pyx_t_6 < __pyx_t_5; __pyx_t_6+=1) {
       __pyx_v_before = __pyx_t_6;
 
-      /* "pyspark_jetstream/_decode.pyx":502
+      /* "pyspark_jetstream/_decode.pyx":444
  *             repeated = False
  *             for before in range(index):
  *                 repeated = repeated or same_key(&fields.items[before], &fields.items[index])             # <<<<<<<<<<<<<<
@@ -25755,7 +25507,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
     }
 
 
-    /* "pyspark_jetstream/_decode.pyx":503
+    /* "pyspark_jetstream/_decode.pyx":445
  *             for before in range(index):
  *                 repeated = repeated or same_key(&fields.items[before], &fields.items[index])
  *             if repeated:             # <<<<<<<<<<<<<<
@@ -25764,7 +25516,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
 */
     if (__pyx_v_repeated) {
 
-      /* "pyspark_jetstream/_decode.pyx":504
+      /* "pyspark_jetstream/_decode.pyx":446
  *                 repeated = repeated or same_key(&fields.items[before], &fields.items[index])
  *             if repeated:
  *                 continue             # <<<<<<<<<<<<<<
@@ -25773,7 +25525,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
 */
       goto __pyx_L3_continue;
 
-      /* "pyspark_jetstream/_decode.pyx":503
+      /* "pyspark_jetstream/_decode.pyx":445
  *             for before in range(index):
  *                 repeated = repeated or same_key(&fields.items[before], &fields.items[index])
  *             if repeated:             # <<<<<<<<<<<<<<
@@ -25782,27 +25534,27 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":505
+    /* "pyspark_jetstream/_decode.pyx":447
  *             if repeated:
  *                 continue
  *             add_text(keys, fields.items[index].key, fields.items[index].key_size)             # <<<<<<<<<<<<<<
  *             key_ends.add32(keys.used)
  *             key_count[0] += 1
 */
-    __pyx_t_9 = __pyx_f_17pyspark_jetstream_7_decode_add_text(__pyx_v_keys, (__pyx_v_fields->items[__pyx_v_index]).key, (__pyx_v_fields->items[__pyx_v_index]).key_size); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 505, __pyx_L1_error)
+    __pyx_t_9 = __pyx_f_17pyspark_jetstream_7_decode_add_text(__pyx_v_keys, (__pyx_v_fields->items[__pyx_v_index]).key, (__pyx_v_fields->items[__pyx_v_index]).key_size); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 447, __pyx_L1_error)
 
 
-    /* "pyspark_jetstream/_decode.pyx":506
+    /* "pyspark_jetstream/_decode.pyx":448
  *                 continue
  *             add_text(keys, fields.items[index].key, fields.items[index].key_size)
  *             key_ends.add32(keys.used)             # <<<<<<<<<<<<<<
  *             key_count[0] += 1
  *             for other in range(index, fields.count):
 */
-    __pyx_t_9 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_key_ends->__pyx_vtab)->add32(__pyx_v_key_ends, __pyx_v_keys->used); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 506, __pyx_L1_error)
+    __pyx_t_9 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_key_ends->__pyx_vtab)->add32(__pyx_v_key_ends, __pyx_v_keys->used); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 448, __pyx_L1_error)
 
 
-    /* "pyspark_jetstream/_decode.pyx":507
+    /* "pyspark_jetstream/_decode.pyx":449
  *             add_text(keys, fields.items[index].key, fields.items[index].key_size)
  *             key_ends.add32(keys.used)
  *             key_count[0] += 1             # <<<<<<<<<<<<<<
@@ -25813,7 +25565,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
     __pyx_t_10 = 0;
     (__pyx_v_key_count[__pyx_t_10]) = ((__pyx_v_key_count[__pyx_t_10]) + 1);
 
-    /* "pyspark_jetstream/_decode.pyx":508
+    /* "pyspark_jetstream/_decode.pyx":450
  *             key_ends.add32(keys.used)
  *             key_count[0] += 1
  *             for other in range(index, fields.count):             # <<<<<<<<<<<<<<
@@ -25827,7 +25579,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
     for (__pyx_t_6 = __pyx_v_index; __pyx_t_6 < __pyx_t_5; __pyx_t_6+=1) {
       __pyx_v_other = __pyx_t_6;
 
-      /* "pyspark_jetstream/_decode.pyx":509
+      /* "pyspark_jetstream/_decode.pyx":451
  *             key_count[0] += 1
  *             for other in range(index, fields.count):
  *                 if same_key(&fields.items[other], &fields.items[index]):             # <<<<<<<<<<<<<<
@@ -25839,27 +25591,27 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
       if (__pyx_t_7) {
 
 
-        /* "pyspark_jetstream/_decode.pyx":510
+        /* "pyspark_jetstream/_decode.pyx":452
  *             for other in range(index, fields.count):
  *                 if same_key(&fields.items[other], &fields.items[index]):
  *                     add_text(values, fields.items[other].value, fields.items[other].value_size)             # <<<<<<<<<<<<<<
  *                     value_ends.add32(values.used)
  *                     value_count[0] += 1
 */
-        __pyx_t_9 = __pyx_f_17pyspark_jetstream_7_decode_add_text(__pyx_v_values, (__pyx_v_fields->items[__pyx_v_other]).value, (__pyx_v_fields->items[__pyx_v_other]).value_size); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 510, __pyx_L1_error)
+        __pyx_t_9 = __pyx_f_17pyspark_jetstream_7_decode_add_text(__pyx_v_values, (__pyx_v_fields->items[__pyx_v_other]).value, (__pyx_v_fields->items[__pyx_v_other]).value_size); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 452, __pyx_L1_error)
 
 
-        /* "pyspark_jetstream/_decode.pyx":511
+        /* "pyspark_jetstream/_decode.pyx":453
  *                 if same_key(&fields.items[other], &fields.items[index]):
  *                     add_text(values, fields.items[other].value, fields.items[other].value_size)
  *                     value_ends.add32(values.used)             # <<<<<<<<<<<<<<
  *                     value_count[0] += 1
  *             lists.add32(value_count[0])
 */
-        __pyx_t_9 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_value_ends->__pyx_vtab)->add32(__pyx_v_value_ends, __pyx_v_values->used); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 511, __pyx_L1_error)
+        __pyx_t_9 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_value_ends->__pyx_vtab)->add32(__pyx_v_value_ends, __pyx_v_values->used); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 453, __pyx_L1_error)
 
 
-        /* "pyspark_jetstream/_decode.pyx":512
+        /* "pyspark_jetstream/_decode.pyx":454
  *                     add_text(values, fields.items[other].value, fields.items[other].value_size)
  *                     value_ends.add32(values.used)
  *                     value_count[0] += 1             # <<<<<<<<<<<<<<
@@ -25870,7 +25622,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
         __pyx_t_10 = 0;
         (__pyx_v_value_count[__pyx_t_10]) = ((__pyx_v_value_count[__pyx_t_10]) + 1);
 
-        /* "pyspark_jetstream/_decode.pyx":509
+        /* "pyspark_jetstream/_decode.pyx":451
  *             key_count[0] += 1
  *             for other in range(index, fields.count):
  *                 if same_key(&fields.items[other], &fields.items[index]):             # <<<<<<<<<<<<<<
@@ -25881,20 +25633,20 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
     }
 
 
-    /* "pyspark_jetstream/_decode.pyx":513
+    /* "pyspark_jetstream/_decode.pyx":455
  *                     value_ends.add32(values.used)
  *                     value_count[0] += 1
  *             lists.add32(value_count[0])             # <<<<<<<<<<<<<<
  *         return 0
  * 
 */
-    __pyx_t_9 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_lists->__pyx_vtab)->add32(__pyx_v_lists, (__pyx_v_value_count[0])); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 513, __pyx_L1_error)
+    __pyx_t_9 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_lists->__pyx_vtab)->add32(__pyx_v_lists, (__pyx_v_value_count[0])); if (unlikely(__pyx_t_9 == ((int)-1))) __PYX_ERR(0, 455, __pyx_L1_error)
 
     __pyx_L3_continue:;
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":514
+  /* "pyspark_jetstream/_decode.pyx":456
  *                     value_count[0] += 1
  *             lists.add32(value_count[0])
  *         return 0             # <<<<<<<<<<<<<<
@@ -25907,7 +25659,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":494
+  /* "pyspark_jetstream/_decode.pyx":436
  *                 value_ends.take(), values.take(), key_count, value_count)
  * 
  *     cdef int add_fields(self, FieldList fields, Bytes keys, Bytes key_ends, Bytes lists, Bytes values,             # <<<<<<<<<<<<<<
@@ -25928,7 +25680,7 @@ static int __pyx_f_17pyspark_jetstream_7_decode_7Decoder_add_fields(CYTHON_UNUSE
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":516
+/* "pyspark_jetstream/_decode.pyx":458
  *         return 0
  * 
  *     cdef tuple message_ids(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -25967,7 +25719,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("message_ids", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":518
+  /* "pyspark_jetstream/_decode.pyx":460
  *     cdef tuple message_ids(self, uint32_t count):
  *         """(validity, offsets, text) of the header Nats-Msg-Id."""
  *         cdef Bytes offsets = Bytes(), text = Bytes()             # <<<<<<<<<<<<<<
@@ -25980,7 +25732,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 518, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 460, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_offsets = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
@@ -25991,13 +25743,13 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 518, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 460, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_text = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":519
+  /* "pyspark_jetstream/_decode.pyx":461
  *         """(validity, offsets, text) of the header Nats-Msg-Id."""
  *         cdef Bytes offsets = Bytes(), text = Bytes()
  *         cdef FieldList fields = FieldList()             # <<<<<<<<<<<<<<
@@ -26010,13 +25762,13 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
     PyObject *__pyx_callargs[2] = {__pyx_t_2, NULL};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList, __pyx_callargs+__pyx_t_3, (1-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 519, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 461, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_1);
   }
   __pyx_v_fields = ((struct __pyx_obj_17pyspark_jetstream_7_decode_FieldList *)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":520
+  /* "pyspark_jetstream/_decode.pyx":462
  *         cdef Bytes offsets = Bytes(), text = Bytes()
  *         cdef FieldList fields = FieldList()
  *         cdef bytearray validity = bytearray((count + 7) // 8)             # <<<<<<<<<<<<<<
@@ -26024,7 +25776,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
  *         cdef const char* at
 */
   __pyx_t_2 = NULL;
-  __pyx_t_4 = __Pyx_PyLong_From_long(((__pyx_v_count + 7) / 8)); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 520, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_PyLong_From_long(((__pyx_v_count + 7) / 8)); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 462, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   __pyx_t_3 = 1;
   {
@@ -26032,33 +25784,33 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)(&PyByteArray_Type), __pyx_callargs+__pyx_t_3, (2-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
     __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 520, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 462, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
   }
   __pyx_v_validity = ((PyObject*)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":521
+  /* "pyspark_jetstream/_decode.pyx":463
  *         cdef FieldList fields = FieldList()
  *         cdef bytearray validity = bytearray((count + 7) // 8)
  *         cdef char* bits = validity             # <<<<<<<<<<<<<<
  *         cdef const char* at
  *         cdef uint32_t row
 */
-  __pyx_t_5 = __Pyx_PyObject_AsWritableString(__pyx_v_validity); if (unlikely((!__pyx_t_5) && PyErr_Occurred())) __PYX_ERR(0, 521, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyObject_AsWritableString(__pyx_v_validity); if (unlikely((!__pyx_t_5) && PyErr_Occurred())) __PYX_ERR(0, 463, __pyx_L1_error)
   __pyx_v_bits = __pyx_t_5;
 
-  /* "pyspark_jetstream/_decode.pyx":525
+  /* "pyspark_jetstream/_decode.pyx":467
  *         cdef uint32_t row
  *         cdef size_t index
  *         offsets.add32(0)             # <<<<<<<<<<<<<<
  *         for row in range(count):
  *             at = self.start + self.rows[row]
 */
-  __pyx_t_6 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->add32(__pyx_v_offsets, 0); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 525, __pyx_L1_error)
+  __pyx_t_6 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->add32(__pyx_v_offsets, 0); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 467, __pyx_L1_error)
 
 
-  /* "pyspark_jetstream/_decode.pyx":526
+  /* "pyspark_jetstream/_decode.pyx":468
  *         cdef size_t index
  *         offsets.add32(0)
  *         for row in range(count):             # <<<<<<<<<<<<<<
@@ -26072,7 +25824,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
   for (__pyx_t_9 = 0; __pyx_t_9 < __pyx_t_8; __pyx_t_9+=1) {
     __pyx_v_row = __pyx_t_9;
 
-    /* "pyspark_jetstream/_decode.pyx":527
+    /* "pyspark_jetstream/_decode.pyx":469
  *         offsets.add32(0)
  *         for row in range(count):
  *             at = self.start + self.rows[row]             # <<<<<<<<<<<<<<
@@ -26081,29 +25833,29 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
 */
     __pyx_v_at = (__pyx_v_self->start + (__pyx_v_self->rows[__pyx_v_row]));
 
-    /* "pyspark_jetstream/_decode.pyx":528
+    /* "pyspark_jetstream/_decode.pyx":470
  *         for row in range(count):
  *             at = self.start + self.rows[row]
  *             if load32(at + 24):             # <<<<<<<<<<<<<<
  *                 fields.parse(at + RECORD_HEAD + load16(at + 6), load32(at + 24))
  *                 for index in range(fields.count):
 */
-    __pyx_t_10 = (__pyx_f_17pyspark_jetstream_7_decode_load32((__pyx_v_at + 24)) != 0);
+    __pyx_t_10 = (__pyx_f_17pyspark_jetstream_6_bytes_load32((__pyx_v_at + 24)) != 0);
 
     if (__pyx_t_10) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":529
+      /* "pyspark_jetstream/_decode.pyx":471
  *             at = self.start + self.rows[row]
  *             if load32(at + 24):
  *                 fields.parse(at + RECORD_HEAD + load16(at + 6), load32(at + 24))             # <<<<<<<<<<<<<<
  *                 for index in range(fields.count):
  *                     if fields.items[index].key_size == 11 and memcmp(fields.items[index].key, b"Nats-Msg-Id", 11) == 0:
 */
-      __pyx_t_6 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_FieldList *)__pyx_v_fields->__pyx_vtab)->parse(__pyx_v_fields, ((__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD) + __pyx_f_17pyspark_jetstream_7_decode_load16((__pyx_v_at + 6))), __pyx_f_17pyspark_jetstream_7_decode_load32((__pyx_v_at + 24))); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 529, __pyx_L1_error)
+      __pyx_t_6 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_FieldList *)__pyx_v_fields->__pyx_vtab)->parse(__pyx_v_fields, ((__pyx_v_at + __pyx_e_17pyspark_jetstream_6_bytes_RECORD_HEAD) + __pyx_f_17pyspark_jetstream_6_bytes_load16((__pyx_v_at + 6))), __pyx_f_17pyspark_jetstream_6_bytes_load32((__pyx_v_at + 24))); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 471, __pyx_L1_error)
 
 
-      /* "pyspark_jetstream/_decode.pyx":530
+      /* "pyspark_jetstream/_decode.pyx":472
  *             if load32(at + 24):
  *                 fields.parse(at + RECORD_HEAD + load16(at + 6), load32(at + 24))
  *                 for index in range(fields.count):             # <<<<<<<<<<<<<<
@@ -26117,7 +25869,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
       for (__pyx_t_12 = 0; __pyx_t_12 < __pyx_t_11; __pyx_t_12+=1) {
         __pyx_v_index = __pyx_t_12;
 
-        /* "pyspark_jetstream/_decode.pyx":531
+        /* "pyspark_jetstream/_decode.pyx":473
  *                 fields.parse(at + RECORD_HEAD + load16(at + 6), load32(at + 24))
  *                 for index in range(fields.count):
  *                     if fields.items[index].key_size == 11 and memcmp(fields.items[index].key, b"Nats-Msg-Id", 11) == 0:             # <<<<<<<<<<<<<<
@@ -26143,7 +25895,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
         if (__pyx_t_10) {
 
 
-          /* "pyspark_jetstream/_decode.pyx":532
+          /* "pyspark_jetstream/_decode.pyx":474
  *                 for index in range(fields.count):
  *                     if fields.items[index].key_size == 11 and memcmp(fields.items[index].key, b"Nats-Msg-Id", 11) == 0:
  *                         bits[row >> 3] |= 1 << (row & 7)             # <<<<<<<<<<<<<<
@@ -26154,17 +25906,17 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
           __pyx_t_14 = (__pyx_v_row >> 3);
           (__pyx_v_bits[__pyx_t_14]) = ((__pyx_v_bits[__pyx_t_14]) | (1 << (__pyx_v_row & 7)));
 
-          /* "pyspark_jetstream/_decode.pyx":533
+          /* "pyspark_jetstream/_decode.pyx":475
  *                     if fields.items[index].key_size == 11 and memcmp(fields.items[index].key, b"Nats-Msg-Id", 11) == 0:
  *                         bits[row >> 3] |= 1 << (row & 7)
  *                         add_text(text, fields.items[index].value, fields.items[index].value_size)             # <<<<<<<<<<<<<<
  *                         break
  *             offsets.add32(text.used)
 */
-          __pyx_t_6 = __pyx_f_17pyspark_jetstream_7_decode_add_text(__pyx_v_text, (__pyx_v_fields->items[__pyx_v_index]).value, (__pyx_v_fields->items[__pyx_v_index]).value_size); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 533, __pyx_L1_error)
+          __pyx_t_6 = __pyx_f_17pyspark_jetstream_7_decode_add_text(__pyx_v_text, (__pyx_v_fields->items[__pyx_v_index]).value, (__pyx_v_fields->items[__pyx_v_index]).value_size); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 475, __pyx_L1_error)
 
 
-          /* "pyspark_jetstream/_decode.pyx":534
+          /* "pyspark_jetstream/_decode.pyx":476
  *                         bits[row >> 3] |= 1 << (row & 7)
  *                         add_text(text, fields.items[index].value, fields.items[index].value_size)
  *                         break             # <<<<<<<<<<<<<<
@@ -26173,7 +25925,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
 */
           goto __pyx_L7_break;
 
-          /* "pyspark_jetstream/_decode.pyx":531
+          /* "pyspark_jetstream/_decode.pyx":473
  *                 fields.parse(at + RECORD_HEAD + load16(at + 6), load32(at + 24))
  *                 for index in range(fields.count):
  *                     if fields.items[index].key_size == 11 and memcmp(fields.items[index].key, b"Nats-Msg-Id", 11) == 0:             # <<<<<<<<<<<<<<
@@ -26185,7 +25937,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
       __pyx_L7_break:;
 
 
-      /* "pyspark_jetstream/_decode.pyx":528
+      /* "pyspark_jetstream/_decode.pyx":470
  *         for row in range(count):
  *             at = self.start + self.rows[row]
  *             if load32(at + 24):             # <<<<<<<<<<<<<<
@@ -26194,19 +25946,19 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":535
+    /* "pyspark_jetstream/_decode.pyx":477
  *                         add_text(text, fields.items[index].value, fields.items[index].value_size)
  *                         break
  *             offsets.add32(text.used)             # <<<<<<<<<<<<<<
  *         return bytes(validity), offsets.take(), text.take()
  * 
 */
-    __pyx_t_6 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->add32(__pyx_v_offsets, __pyx_v_text->used); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 535, __pyx_L1_error)
+    __pyx_t_6 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->add32(__pyx_v_offsets, __pyx_v_text->used); if (unlikely(__pyx_t_6 == ((int)-1))) __PYX_ERR(0, 477, __pyx_L1_error)
 
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":536
+  /* "pyspark_jetstream/_decode.pyx":478
  *                         break
  *             offsets.add32(text.used)
  *         return bytes(validity), offsets.take(), text.take()             # <<<<<<<<<<<<<<
@@ -26219,21 +25971,21 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
     PyObject *__pyx_callargs[2] = {__pyx_t_4, __pyx_v_validity};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)(&PyBytes_Type), __pyx_callargs+__pyx_t_3, (2-__pyx_t_3) | (__pyx_t_3*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_4); __pyx_t_4 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 536, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 478, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
   }
-  __pyx_t_4 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->take(__pyx_v_offsets); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 536, __pyx_L1_error)
+  __pyx_t_4 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_offsets->__pyx_vtab)->take(__pyx_v_offsets); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 478, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
-  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_text->__pyx_vtab)->take(__pyx_v_text); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 536, __pyx_L1_error)
+  __pyx_t_2 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_text->__pyx_vtab)->take(__pyx_v_text); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 478, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  __pyx_t_15 = PyTuple_New(3); if (unlikely(!__pyx_t_15)) __PYX_ERR(0, 536, __pyx_L1_error)
+  __pyx_t_15 = PyTuple_New(3); if (unlikely(!__pyx_t_15)) __PYX_ERR(0, 478, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_15);
   __Pyx_GIVEREF(__pyx_t_1);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_15, 0, __pyx_t_1) != (0)) __PYX_ERR(0, 536, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_15, 0, __pyx_t_1) != (0)) __PYX_ERR(0, 478, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_4);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_15, 1, __pyx_t_4) != (0)) __PYX_ERR(0, 536, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_15, 1, __pyx_t_4) != (0)) __PYX_ERR(0, 478, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_2);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_15, 2, __pyx_t_2) != (0)) __PYX_ERR(0, 536, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_15, 2, __pyx_t_2) != (0)) __PYX_ERR(0, 478, __pyx_L1_error);
   __pyx_t_1 = 0;
   __pyx_t_4 = 0;
   __pyx_t_2 = 0;
@@ -26248,7 +26000,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
   __pyx_t_15 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":516
+  /* "pyspark_jetstream/_decode.pyx":458
  *         return 0
  * 
  *     cdef tuple message_ids(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -26278,7 +26030,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids(struc
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":538
+/* "pyspark_jetstream/_decode.pyx":480
  *         return bytes(validity), offsets.take(), text.take()
  * 
  *     cdef bytes deletions(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -26307,7 +26059,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("deletions", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":539
+  /* "pyspark_jetstream/_decode.pyx":481
  * 
  *     cdef bytes deletions(self, uint32_t count):
  *         cdef bytearray out = bytearray((count + 7) // 8)             # <<<<<<<<<<<<<<
@@ -26315,7 +26067,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
  *         cdef uint32_t row
 */
   __pyx_t_2 = NULL;
-  __pyx_t_3 = __Pyx_PyLong_From_long(((__pyx_v_count + 7) / 8)); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 539, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyLong_From_long(((__pyx_v_count + 7) / 8)); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 481, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_3);
   __pyx_t_4 = 1;
   {
@@ -26323,23 +26075,23 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)(&PyByteArray_Type), __pyx_callargs+__pyx_t_4, (2-__pyx_t_4) | (__pyx_t_4*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_2); __pyx_t_2 = 0;
     __Pyx_DECREF(__pyx_t_3); __pyx_t_3 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 539, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 481, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
   }
   __pyx_v_out = ((PyObject*)__pyx_t_1);
   __pyx_t_1 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":540
+  /* "pyspark_jetstream/_decode.pyx":482
  *     cdef bytes deletions(self, uint32_t count):
  *         cdef bytearray out = bytearray((count + 7) // 8)
  *         cdef char* bits = out             # <<<<<<<<<<<<<<
  *         cdef uint32_t row
  *         for row in range(count):
 */
-  __pyx_t_5 = __Pyx_PyObject_AsWritableString(__pyx_v_out); if (unlikely((!__pyx_t_5) && PyErr_Occurred())) __PYX_ERR(0, 540, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyObject_AsWritableString(__pyx_v_out); if (unlikely((!__pyx_t_5) && PyErr_Occurred())) __PYX_ERR(0, 482, __pyx_L1_error)
   __pyx_v_bits = __pyx_t_5;
 
-  /* "pyspark_jetstream/_decode.pyx":542
+  /* "pyspark_jetstream/_decode.pyx":484
  *         cdef char* bits = out
  *         cdef uint32_t row
  *         for row in range(count):             # <<<<<<<<<<<<<<
@@ -26353,7 +26105,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
   for (__pyx_t_8 = 0; __pyx_t_8 < __pyx_t_7; __pyx_t_8+=1) {
     __pyx_v_row = __pyx_t_8;
 
-    /* "pyspark_jetstream/_decode.pyx":543
+    /* "pyspark_jetstream/_decode.pyx":485
  *         cdef uint32_t row
  *         for row in range(count):
  *             if self.row_dead[row]:             # <<<<<<<<<<<<<<
@@ -26365,7 +26117,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
     if (__pyx_t_9) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":544
+      /* "pyspark_jetstream/_decode.pyx":486
  *         for row in range(count):
  *             if self.row_dead[row]:
  *                 bits[row >> 3] |= 1 << (row & 7)             # <<<<<<<<<<<<<<
@@ -26376,7 +26128,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
       __pyx_t_10 = (__pyx_v_row >> 3);
       (__pyx_v_bits[__pyx_t_10]) = ((__pyx_v_bits[__pyx_t_10]) | (1 << (__pyx_v_row & 7)));
 
-      /* "pyspark_jetstream/_decode.pyx":543
+      /* "pyspark_jetstream/_decode.pyx":485
  *         cdef uint32_t row
  *         for row in range(count):
  *             if self.row_dead[row]:             # <<<<<<<<<<<<<<
@@ -26387,7 +26139,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":545
+  /* "pyspark_jetstream/_decode.pyx":487
  *             if self.row_dead[row]:
  *                 bits[row >> 3] |= 1 << (row & 7)
  *         return bytes(out)             # <<<<<<<<<<<<<<
@@ -26400,7 +26152,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
     PyObject *__pyx_callargs[2] = {__pyx_t_3, __pyx_v_out};
     __pyx_t_1 = __Pyx_PyObject_FastCall((PyObject*)(&PyBytes_Type), __pyx_callargs+__pyx_t_4, (2-__pyx_t_4) | (__pyx_t_4*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_3); __pyx_t_3 = 0;
-    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 545, __pyx_L1_error)
+    if (unlikely(!__pyx_t_1)) __PYX_ERR(0, 487, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_1);
   }
   {
@@ -26414,7 +26166,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
   __pyx_t_1 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":538
+  /* "pyspark_jetstream/_decode.pyx":480
  *         return bytes(validity), offsets.take(), text.take()
  * 
  *     cdef bytes deletions(self, uint32_t count):             # <<<<<<<<<<<<<<
@@ -26438,7 +26190,7 @@ static PyObject *__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions(struct 
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":236
+/* "pyspark_jetstream/_decode.pyx":178
  *     stepping over damage.
  *     """
  *     cdef readonly int64_t damaged      # records (or ends) that were stepped over             # <<<<<<<<<<<<<<
@@ -26477,7 +26229,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_7damaged___get__
       __Pyx_INCREF(__pyx_t_1);
       __Pyx_PyCriticalSection_Begin(&__pyx_cs, (PyObject*)__pyx_t_1);
       /*try:*/ {
-        __pyx_t_2 = __Pyx_PyLong_From_int64_t(__pyx_v_self->damaged); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 236, __pyx_L4_error)
+        __pyx_t_2 = __Pyx_PyLong_From_int64_t(__pyx_v_self->damaged); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 178, __pyx_L4_error)
         __Pyx_GOTREF(__pyx_t_2);
         {
           PyObject *__pyx_temp;
@@ -26520,7 +26272,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_7damaged___get__
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":237
+/* "pyspark_jetstream/_decode.pyx":179
  *     """
  *     cdef readonly int64_t damaged      # records (or ends) that were stepped over
  *     cdef readonly object first_damage  # the first of them, (offset, reason)             # <<<<<<<<<<<<<<
@@ -26587,7 +26339,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_12first_damage__
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":238
+/* "pyspark_jetstream/_decode.pyx":180
  *     cdef readonly int64_t damaged      # records (or ends) that were stepped over
  *     cdef readonly object first_damage  # the first of them, (offset, reason)
  *     cdef readonly uint64_t last_seen   # the highest sequence that was walked over             # <<<<<<<<<<<<<<
@@ -26626,7 +26378,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_9last_seen___get
       __Pyx_INCREF(__pyx_t_1);
       __Pyx_PyCriticalSection_Begin(&__pyx_cs, (PyObject*)__pyx_t_1);
       /*try:*/ {
-        __pyx_t_2 = __Pyx_PyLong_From_uint64_t(__pyx_v_self->last_seen); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 238, __pyx_L4_error)
+        __pyx_t_2 = __Pyx_PyLong_From_uint64_t(__pyx_v_self->last_seen); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 180, __pyx_L4_error)
         __Pyx_GOTREF(__pyx_t_2);
         {
           PyObject *__pyx_temp;
@@ -26669,7 +26421,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_9last_seen___get
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":239
+/* "pyspark_jetstream/_decode.pyx":181
  *     cdef readonly object first_damage  # the first of them, (offset, reason)
  *     cdef readonly uint64_t last_seen   # the highest sequence that was walked over
  *     cdef readonly uint64_t rows_read             # <<<<<<<<<<<<<<
@@ -26708,7 +26460,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_9rows_read___get
       __Pyx_INCREF(__pyx_t_1);
       __Pyx_PyCriticalSection_Begin(&__pyx_cs, (PyObject*)__pyx_t_1);
       /*try:*/ {
-        __pyx_t_2 = __Pyx_PyLong_From_uint64_t(__pyx_v_self->rows_read); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 239, __pyx_L4_error)
+        __pyx_t_2 = __Pyx_PyLong_From_uint64_t(__pyx_v_self->rows_read); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 181, __pyx_L4_error)
         __Pyx_GOTREF(__pyx_t_2);
         {
           PyObject *__pyx_temp;
@@ -26955,7 +26707,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_8__setstate_cyth
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":559
+/* "pyspark_jetstream/_decode.pyx":501
  * 
  * 
  * def repeat_text(text: bytes, rows: int) -> tuple[bytes, bytes]:             # <<<<<<<<<<<<<<
@@ -26964,16 +26716,16 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_7Decoder_8__setstate_cyth
 */
 
 /* Python wrapper */
-static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_3repeat_text(PyObject *__pyx_self, 
+static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_1repeat_text(PyObject *__pyx_self, 
 #if CYTHON_VECTORCALL
 PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
 #else
 PyObject *__pyx_args, PyObject *__pyx_kwds
 #endif
 ); /*proto*/
-PyDoc_STRVAR(__pyx_doc_17pyspark_jetstream_7_decode_2repeat_text, "Offsets and bytes of an Arrow string column that says the same in every row.");
-static PyMethodDef __pyx_mdef_17pyspark_jetstream_7_decode_3repeat_text = {"repeat_text", (PyCFunction)(void(*)(void))(__Pyx_PyCFunction_FastCallWithKeywords)__pyx_pw_17pyspark_jetstream_7_decode_3repeat_text, __Pyx_METH_FASTCALL|METH_KEYWORDS, __pyx_doc_17pyspark_jetstream_7_decode_2repeat_text};
-static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_3repeat_text(PyObject *__pyx_self, 
+PyDoc_STRVAR(__pyx_doc_17pyspark_jetstream_7_decode_repeat_text, "Offsets and bytes of an Arrow string column that says the same in every row.");
+static PyMethodDef __pyx_mdef_17pyspark_jetstream_7_decode_1repeat_text = {"repeat_text", (PyCFunction)(void(*)(void))(__Pyx_PyCFunction_FastCallWithKeywords)__pyx_pw_17pyspark_jetstream_7_decode_1repeat_text, __Pyx_METH_FASTCALL|METH_KEYWORDS, __pyx_doc_17pyspark_jetstream_7_decode_repeat_text};
+static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_1repeat_text(PyObject *__pyx_self, 
 #if CYTHON_VECTORCALL
 PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
 #else
@@ -27004,40 +26756,40 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_text,&__pyx_mstate_global->__pyx_n_u_rows,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 559, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 501, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 559, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 501, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 559, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 501, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "repeat_text", 0) < (0)) __PYX_ERR(0, 559, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "repeat_text", 0) < (0)) __PYX_ERR(0, 501, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 2; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("repeat_text", 1, 2, 2, i); __PYX_ERR(0, 559, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("repeat_text", 1, 2, 2, i); __PYX_ERR(0, 501, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 2)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 559, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 501, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 559, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 501, __pyx_L3_error)
     }
     __pyx_v_text = ((PyObject*)values[0]);
-    if (__Pyx_PyInt_FromNumber(&values[1], "rows", 0) < (0)) __PYX_ERR(0, 559, __pyx_L3_error)
+    if (__Pyx_PyInt_FromNumber(&values[1], "rows", 0) < (0)) __PYX_ERR(0, 501, __pyx_L3_error)
     __pyx_v_rows = ((PyObject*)values[1]);
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("repeat_text", 1, 2, 2, __pyx_nargs); __PYX_ERR(0, 559, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("repeat_text", 1, 2, 2, __pyx_nargs); __PYX_ERR(0, 501, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -27048,9 +26800,9 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_text), (&PyBytes_Type), 0, "text", 2))) __PYX_ERR(0, 559, __pyx_L1_error)
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_rows), (&PyLong_Type), 0, "rows", 2))) __PYX_ERR(0, 559, __pyx_L1_error)
-  __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_2repeat_text(__pyx_self, __pyx_v_text, __pyx_v_rows);
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_text), (&PyBytes_Type), 0, "text", 2))) __PYX_ERR(0, 501, __pyx_L1_error)
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_rows), (&PyLong_Type), 0, "rows", 2))) __PYX_ERR(0, 501, __pyx_L1_error)
+  __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_repeat_text(__pyx_self, __pyx_v_text, __pyx_v_rows);
 
   /* function exit code */
   goto __pyx_L0;
@@ -27069,7 +26821,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   return __pyx_r;
 }
 
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_2repeat_text(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_text, PyObject *__pyx_v_rows) {
+static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_repeat_text(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_text, PyObject *__pyx_v_rows) {
   PyObject *__pyx_v_offsets = 0;
   int32_t *__pyx_v_ends;
   Py_ssize_t __pyx_v_row;
@@ -27086,21 +26838,21 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_2repeat_text(CYTHON_UNUSE
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("repeat_text", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":561
+  /* "pyspark_jetstream/_decode.pyx":503
  * def repeat_text(text: bytes, rows: int) -> tuple[bytes, bytes]:
  *     """Offsets and bytes of an Arrow string column that says the same in every row."""
  *     cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>rows + 1) * 4)             # <<<<<<<<<<<<<<
  *     cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)
  *     cdef Py_ssize_t row, size = len(text)
 */
-  __pyx_t_1 = __Pyx_PyIndex_AsSsize_t(__pyx_v_rows); if (unlikely((__pyx_t_1 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 561, __pyx_L1_error)
-  __pyx_t_2 = PyBytes_FromStringAndSize(NULL, ((((Py_ssize_t)__pyx_t_1) + 1) * 4)); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 561, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyIndex_AsSsize_t(__pyx_v_rows); if (unlikely((__pyx_t_1 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 503, __pyx_L1_error)
+  __pyx_t_2 = PyBytes_FromStringAndSize(NULL, ((((Py_ssize_t)__pyx_t_1) + 1) * 4)); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 503, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
 
   __pyx_v_offsets = ((PyObject*)__pyx_t_2);
   __pyx_t_2 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":562
+  /* "pyspark_jetstream/_decode.pyx":504
  *     """Offsets and bytes of an Arrow string column that says the same in every row."""
  *     cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>rows + 1) * 4)
  *     cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)             # <<<<<<<<<<<<<<
@@ -27109,33 +26861,33 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_2repeat_text(CYTHON_UNUSE
 */
   __pyx_v_ends = ((int32_t *)PyBytes_AS_STRING(__pyx_v_offsets));
 
-  /* "pyspark_jetstream/_decode.pyx":563
+  /* "pyspark_jetstream/_decode.pyx":505
  *     cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>rows + 1) * 4)
  *     cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)
  *     cdef Py_ssize_t row, size = len(text)             # <<<<<<<<<<<<<<
  *     for row in range(rows + 1):
  *         ends[row] = <int32_t>(row * size)
 */
-  __pyx_t_1 = __Pyx_PyBytes_GET_SIZE(__pyx_v_text); if (unlikely(__pyx_t_1 == ((Py_ssize_t)-1))) __PYX_ERR(0, 563, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyBytes_GET_SIZE(__pyx_v_text); if (unlikely(__pyx_t_1 == ((Py_ssize_t)-1))) __PYX_ERR(0, 505, __pyx_L1_error)
   __pyx_v_size = __pyx_t_1;
 
-  /* "pyspark_jetstream/_decode.pyx":564
+  /* "pyspark_jetstream/_decode.pyx":506
  *     cdef int32_t* ends = <int32_t*>PyBytes_AS_STRING(offsets)
  *     cdef Py_ssize_t row, size = len(text)
  *     for row in range(rows + 1):             # <<<<<<<<<<<<<<
  *         ends[row] = <int32_t>(row * size)
  *     return offsets, text * rows
 */
-  __pyx_t_2 = __Pyx_PyLong_AddObjC(__pyx_v_rows, __pyx_mstate_global->__pyx_int_1, 1, 0, 0); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 564, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PyLong_AddObjC(__pyx_v_rows, __pyx_mstate_global->__pyx_int_1, 1, 0, 0); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 506, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
-  __pyx_t_1 = __Pyx_PyIndex_AsSsize_t(__pyx_t_2); if (unlikely((__pyx_t_1 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 564, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyIndex_AsSsize_t(__pyx_t_2); if (unlikely((__pyx_t_1 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 506, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_2); __pyx_t_2 = 0;
   __pyx_t_3 = __pyx_t_1;
 
   for (__pyx_t_4 = 0; __pyx_t_4 < __pyx_t_3; __pyx_t_4+=1) {
     __pyx_v_row = __pyx_t_4;
 
-    /* "pyspark_jetstream/_decode.pyx":565
+    /* "pyspark_jetstream/_decode.pyx":507
  *     cdef Py_ssize_t row, size = len(text)
  *     for row in range(rows + 1):
  *         ends[row] = <int32_t>(row * size)             # <<<<<<<<<<<<<<
@@ -27147,24 +26899,24 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_2repeat_text(CYTHON_UNUSE
 
 
 
-  /* "pyspark_jetstream/_decode.pyx":566
+  /* "pyspark_jetstream/_decode.pyx":508
  *     for row in range(rows + 1):
  *         ends[row] = <int32_t>(row * size)
  *     return offsets, text * rows             # <<<<<<<<<<<<<<
  * 
  * 
 */
-  __pyx_t_1 = __Pyx_PyIndex_AsSsize_t(__pyx_v_rows); if (unlikely((__pyx_t_1 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 566, __pyx_L1_error)
-  __pyx_t_2 = __Pyx_PySequence_Multiply(__pyx_v_text, __pyx_t_1); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 566, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyIndex_AsSsize_t(__pyx_v_rows); if (unlikely((__pyx_t_1 == (Py_ssize_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 508, __pyx_L1_error)
+  __pyx_t_2 = __Pyx_PySequence_Multiply(__pyx_v_text, __pyx_t_1); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 508, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
 
-  __pyx_t_5 = PyTuple_New(2); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 566, __pyx_L1_error)
+  __pyx_t_5 = PyTuple_New(2); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 508, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
   __Pyx_INCREF(__pyx_v_offsets);
   __Pyx_GIVEREF(__pyx_v_offsets);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 0, __pyx_v_offsets) != (0)) __PYX_ERR(0, 566, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 0, __pyx_v_offsets) != (0)) __PYX_ERR(0, 508, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_t_2);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 1, __pyx_t_2) != (0)) __PYX_ERR(0, 566, __pyx_L1_error);
+  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 1, __pyx_t_2) != (0)) __PYX_ERR(0, 508, __pyx_L1_error);
   __pyx_t_2 = 0;
   {
     PyObject *__pyx_temp;
@@ -27177,7 +26929,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_2repeat_text(CYTHON_UNUSE
   __pyx_t_5 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":559
+  /* "pyspark_jetstream/_decode.pyx":501
  * 
  * 
  * def repeat_text(text: bytes, rows: int) -> tuple[bytes, bytes]:             # <<<<<<<<<<<<<<
@@ -27201,7 +26953,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_2repeat_text(CYTHON_UNUSE
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":569
+/* "pyspark_jetstream/_decode.pyx":511
  * 
  * 
  * def to_micros(nanos: bytes) -> bytes:             # <<<<<<<<<<<<<<
@@ -27210,16 +26962,16 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_2repeat_text(CYTHON_UNUSE
 */
 
 /* Python wrapper */
-static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_5to_micros(PyObject *__pyx_self, 
+static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_3to_micros(PyObject *__pyx_self, 
 #if CYTHON_VECTORCALL
 PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
 #else
 PyObject *__pyx_args, PyObject *__pyx_kwds
 #endif
 ); /*proto*/
-PyDoc_STRVAR(__pyx_doc_17pyspark_jetstream_7_decode_4to_micros, "Whole microseconds, rounded towards the past.");
-static PyMethodDef __pyx_mdef_17pyspark_jetstream_7_decode_5to_micros = {"to_micros", (PyCFunction)(void(*)(void))(__Pyx_PyCFunction_FastCallWithKeywords)__pyx_pw_17pyspark_jetstream_7_decode_5to_micros, __Pyx_METH_FASTCALL|METH_KEYWORDS, __pyx_doc_17pyspark_jetstream_7_decode_4to_micros};
-static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_5to_micros(PyObject *__pyx_self, 
+PyDoc_STRVAR(__pyx_doc_17pyspark_jetstream_7_decode_2to_micros, "Whole microseconds, rounded towards the past.");
+static PyMethodDef __pyx_mdef_17pyspark_jetstream_7_decode_3to_micros = {"to_micros", (PyCFunction)(void(*)(void))(__Pyx_PyCFunction_FastCallWithKeywords)__pyx_pw_17pyspark_jetstream_7_decode_3to_micros, __Pyx_METH_FASTCALL|METH_KEYWORDS, __pyx_doc_17pyspark_jetstream_7_decode_2to_micros};
+static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_3to_micros(PyObject *__pyx_self, 
 #if CYTHON_VECTORCALL
 PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
 #else
@@ -27249,32 +27001,32 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_nanos,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 569, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 511, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 569, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 511, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "to_micros", 0) < (0)) __PYX_ERR(0, 569, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "to_micros", 0) < (0)) __PYX_ERR(0, 511, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 1; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("to_micros", 1, 1, 1, i); __PYX_ERR(0, 569, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("to_micros", 1, 1, 1, i); __PYX_ERR(0, 511, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 1)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 569, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 511, __pyx_L3_error)
     }
     __pyx_v_nanos = ((PyObject*)values[0]);
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("to_micros", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 569, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("to_micros", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 511, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -27285,8 +27037,8 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_nanos), (&PyBytes_Type), 0, "nanos", 2))) __PYX_ERR(0, 569, __pyx_L1_error)
-  __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_4to_micros(__pyx_self, __pyx_v_nanos);
+  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_nanos), (&PyBytes_Type), 0, "nanos", 2))) __PYX_ERR(0, 511, __pyx_L1_error)
+  __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_2to_micros(__pyx_self, __pyx_v_nanos);
 
   /* function exit code */
   goto __pyx_L0;
@@ -27305,7 +27057,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   return __pyx_r;
 }
 
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_4to_micros(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_nanos) {
+static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_2to_micros(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_nanos) {
   Py_ssize_t __pyx_v_count;
   Py_ssize_t __pyx_v_row;
   PyObject *__pyx_v_out = 0;
@@ -27324,40 +27076,40 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_4to_micros(CYTHON_UNUSED 
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("to_micros", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":571
+  /* "pyspark_jetstream/_decode.pyx":513
  * def to_micros(nanos: bytes) -> bytes:
  *     """Whole microseconds, rounded towards the past."""
  *     cdef Py_ssize_t count = len(nanos) // 8, row             # <<<<<<<<<<<<<<
  *     cdef bytes out = PyBytes_FromStringAndSize(NULL, count * 8)
  *     cdef const char* source = nanos
 */
-  __pyx_t_1 = __Pyx_PyBytes_GET_SIZE(__pyx_v_nanos); if (unlikely(__pyx_t_1 == ((Py_ssize_t)-1))) __PYX_ERR(0, 571, __pyx_L1_error)
+  __pyx_t_1 = __Pyx_PyBytes_GET_SIZE(__pyx_v_nanos); if (unlikely(__pyx_t_1 == ((Py_ssize_t)-1))) __PYX_ERR(0, 513, __pyx_L1_error)
   __pyx_v_count = (__pyx_t_1 / 8);
 
 
-  /* "pyspark_jetstream/_decode.pyx":572
+  /* "pyspark_jetstream/_decode.pyx":514
  *     """Whole microseconds, rounded towards the past."""
  *     cdef Py_ssize_t count = len(nanos) // 8, row
  *     cdef bytes out = PyBytes_FromStringAndSize(NULL, count * 8)             # <<<<<<<<<<<<<<
  *     cdef const char* source = nanos
  *     cdef int64_t* to = <int64_t*>PyBytes_AS_STRING(out)
 */
-  __pyx_t_2 = PyBytes_FromStringAndSize(NULL, (__pyx_v_count * 8)); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 572, __pyx_L1_error)
+  __pyx_t_2 = PyBytes_FromStringAndSize(NULL, (__pyx_v_count * 8)); if (unlikely(!__pyx_t_2)) __PYX_ERR(0, 514, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_2);
   __pyx_v_out = ((PyObject*)__pyx_t_2);
   __pyx_t_2 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":573
+  /* "pyspark_jetstream/_decode.pyx":515
  *     cdef Py_ssize_t count = len(nanos) // 8, row
  *     cdef bytes out = PyBytes_FromStringAndSize(NULL, count * 8)
  *     cdef const char* source = nanos             # <<<<<<<<<<<<<<
  *     cdef int64_t* to = <int64_t*>PyBytes_AS_STRING(out)
  *     cdef int64_t value
 */
-  __pyx_t_3 = __Pyx_PyBytes_AsString(__pyx_v_nanos); if (unlikely((!__pyx_t_3) && PyErr_Occurred())) __PYX_ERR(0, 573, __pyx_L1_error)
+  __pyx_t_3 = __Pyx_PyBytes_AsString(__pyx_v_nanos); if (unlikely((!__pyx_t_3) && PyErr_Occurred())) __PYX_ERR(0, 515, __pyx_L1_error)
   __pyx_v_source = __pyx_t_3;
 
-  /* "pyspark_jetstream/_decode.pyx":574
+  /* "pyspark_jetstream/_decode.pyx":516
  *     cdef bytes out = PyBytes_FromStringAndSize(NULL, count * 8)
  *     cdef const char* source = nanos
  *     cdef int64_t* to = <int64_t*>PyBytes_AS_STRING(out)             # <<<<<<<<<<<<<<
@@ -27366,7 +27118,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_4to_micros(CYTHON_UNUSED 
 */
   __pyx_v_to = ((int64_t *)PyBytes_AS_STRING(__pyx_v_out));
 
-  /* "pyspark_jetstream/_decode.pyx":576
+  /* "pyspark_jetstream/_decode.pyx":518
  *     cdef int64_t* to = <int64_t*>PyBytes_AS_STRING(out)
  *     cdef int64_t value
  *     for row in range(count):             # <<<<<<<<<<<<<<
@@ -27380,16 +27132,16 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_4to_micros(CYTHON_UNUSED 
   for (__pyx_t_5 = 0; __pyx_t_5 < __pyx_t_4; __pyx_t_5+=1) {
     __pyx_v_row = __pyx_t_5;
 
-    /* "pyspark_jetstream/_decode.pyx":577
+    /* "pyspark_jetstream/_decode.pyx":519
  *     cdef int64_t value
  *     for row in range(count):
  *         value = <int64_t>load64(source + row * 8)             # <<<<<<<<<<<<<<
  *         to[row] = value // 1000 - (value % 1000 < 0)
  *     return out
 */
-    __pyx_v_value = ((int64_t)__pyx_f_17pyspark_jetstream_7_decode_load64((__pyx_v_source + (__pyx_v_row * 8))));
+    __pyx_v_value = ((int64_t)__pyx_f_17pyspark_jetstream_6_bytes_load64((__pyx_v_source + (__pyx_v_row * 8))));
 
-    /* "pyspark_jetstream/_decode.pyx":578
+    /* "pyspark_jetstream/_decode.pyx":520
  *     for row in range(count):
  *         value = <int64_t>load64(source + row * 8)
  *         to[row] = value // 1000 - (value % 1000 < 0)             # <<<<<<<<<<<<<<
@@ -27400,7 +27152,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_4to_micros(CYTHON_UNUSED 
   }
 
 
-  /* "pyspark_jetstream/_decode.pyx":579
+  /* "pyspark_jetstream/_decode.pyx":521
  *         value = <int64_t>load64(source + row * 8)
  *         to[row] = value // 1000 - (value % 1000 < 0)
  *     return out             # <<<<<<<<<<<<<<
@@ -27418,7 +27170,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_4to_micros(CYTHON_UNUSED 
   }
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":569
+  /* "pyspark_jetstream/_decode.pyx":511
  * 
  * 
  * def to_micros(nanos: bytes) -> bytes:             # <<<<<<<<<<<<<<
@@ -27443,1000 +27195,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_4to_micros(CYTHON_UNUSED 
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":582
- * 
- * 
- * def walk(const unsigned char[::1] data, uint64_t salt, size_t at, uint64_t last) -> tuple[int, int, int, int, int, int]:             # <<<<<<<<<<<<<<
- *     """Walk the valid records from `at` to sequence `last`.
- * 
-*/
-
-/* Python wrapper */
-static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_7walk(PyObject *__pyx_self, 
-#if CYTHON_VECTORCALL
-PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
-#else
-PyObject *__pyx_args, PyObject *__pyx_kwds
-#endif
-); /*proto*/
-PyDoc_STRVAR(__pyx_doc_17pyspark_jetstream_7_decode_6walk, "Walk the valid records from `at` to sequence `last`.\n\n    `(end, first sequence, last sequence, lowest time, highest time, messages)`; the first is 0 when\n    there was none.\n    ");
-static PyMethodDef __pyx_mdef_17pyspark_jetstream_7_decode_7walk = {"walk", (PyCFunction)(void(*)(void))(__Pyx_PyCFunction_FastCallWithKeywords)__pyx_pw_17pyspark_jetstream_7_decode_7walk, __Pyx_METH_FASTCALL|METH_KEYWORDS, __pyx_doc_17pyspark_jetstream_7_decode_6walk};
-static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_7walk(PyObject *__pyx_self, 
-#if CYTHON_VECTORCALL
-PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
-#else
-PyObject *__pyx_args, PyObject *__pyx_kwds
-#endif
-) {
-  __Pyx_memviewslice __pyx_v_data = { 0, 0, { 0 }, { 0 }, { 0 } };
-  uint64_t __pyx_v_salt;
-  size_t __pyx_v_at;
-  uint64_t __pyx_v_last;
-  #if !CYTHON_VECTORCALL
-  CYTHON_UNUSED Py_ssize_t __pyx_nargs;
-  #endif
-  CYTHON_UNUSED PyObject *const *__pyx_kwvalues;
-  PyObject* values[4] = {0,0,0,0};
-  int __pyx_lineno = 0;
-  const char *__pyx_filename = NULL;
-  int __pyx_clineno = 0;
-  PyObject *__pyx_r = 0;
-  __Pyx_RefNannyDeclarations
-  __Pyx_RefNannySetupContext("walk (wrapper)", 0);
-  #if !CYTHON_VECTORCALL
-  #if CYTHON_ASSUME_SAFE_SIZE
-  __pyx_nargs = PyTuple_GET_SIZE(__pyx_args);
-  #else
-  __pyx_nargs = PyTuple_Size(__pyx_args); if (unlikely(__pyx_nargs < 0)) return NULL;
-  #endif
-  #endif
-  __pyx_kwvalues = __Pyx_KwValues_FASTCALL(__pyx_args, __pyx_nargs);
-  {
-    PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_data,&__pyx_mstate_global->__pyx_n_u_salt,&__pyx_mstate_global->__pyx_n_u_at,&__pyx_mstate_global->__pyx_n_u_last,0};
-    const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 582, __pyx_L3_error)
-    if (__pyx_kwds_len > 0) {
-      switch (__pyx_nargs) {
-        case  4:
-        values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 582, __pyx_L3_error)
-        CYTHON_FALLTHROUGH;
-        case  3:
-        values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 582, __pyx_L3_error)
-        CYTHON_FALLTHROUGH;
-        case  2:
-        values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 582, __pyx_L3_error)
-        CYTHON_FALLTHROUGH;
-        case  1:
-        values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 582, __pyx_L3_error)
-        CYTHON_FALLTHROUGH;
-        case  0: break;
-        default: goto __pyx_L5_argtuple_error;
-      }
-      const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "walk", 0) < (0)) __PYX_ERR(0, 582, __pyx_L3_error)
-      for (Py_ssize_t i = __pyx_nargs; i < 4; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("walk", 1, 4, 4, i); __PYX_ERR(0, 582, __pyx_L3_error) }
-      }
-    } else if (unlikely(__pyx_nargs != 4)) {
-      goto __pyx_L5_argtuple_error;
-    } else {
-      values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 582, __pyx_L3_error)
-      values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 582, __pyx_L3_error)
-      values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 582, __pyx_L3_error)
-      values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 582, __pyx_L3_error)
-    }
-    __pyx_v_data = __Pyx_PyObject_to_MemoryviewSlice_dc_unsigned_char__const__(values[0], 0); if (unlikely(!__pyx_v_data.memview)) __PYX_ERR(0, 582, __pyx_L3_error)
-    __pyx_v_salt = __Pyx_PyLong_As_uint64_t(values[1]); if (unlikely((__pyx_v_salt == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 582, __pyx_L3_error)
-    __pyx_v_at = __Pyx_PyLong_As_size_t(values[2]); if (unlikely((__pyx_v_at == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 582, __pyx_L3_error)
-    __pyx_v_last = __Pyx_PyLong_As_uint64_t(values[3]); if (unlikely((__pyx_v_last == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 582, __pyx_L3_error)
-  }
-  goto __pyx_L6_skip;
-  __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("walk", 1, 4, 4, __pyx_nargs); __PYX_ERR(0, 582, __pyx_L3_error)
-  __pyx_L6_skip:;
-  goto __pyx_L4_argument_unpacking_done;
-  __pyx_L3_error:;
-  for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
-    Py_XDECREF(values[__pyx_temp]);
-  }
-  __PYX_XCLEAR_MEMVIEW(&__pyx_v_data, 1);
-  __Pyx_AddTraceback("pyspark_jetstream._decode.walk", __pyx_clineno, __pyx_lineno, __pyx_filename);
-  __Pyx_RefNannyFinishContext();
-  return NULL;
-  __pyx_L4_argument_unpacking_done:;
-  __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_6walk(__pyx_self, __pyx_v_data, __pyx_v_salt, __pyx_v_at, __pyx_v_last);
-
-  /* function exit code */
-  for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
-    Py_XDECREF(values[__pyx_temp]);
-  }
-  __PYX_XCLEAR_MEMVIEW(&__pyx_v_data, 1);
-
-
-
-  __Pyx_RefNannyFinishContext();
-  return __pyx_r;
-}
-
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6walk(CYTHON_UNUSED PyObject *__pyx_self, __Pyx_memviewslice __pyx_v_data, uint64_t __pyx_v_salt, size_t __pyx_v_at, uint64_t __pyx_v_last) {
-  char const *__pyx_v_start;
-  size_t __pyx_v_size;
-  uint32_t __pyx_v_length;
-  uint64_t __pyx_v_first;
-  uint64_t __pyx_v_seen;
-  uint64_t __pyx_v_seq;
-  uint64_t __pyx_v_messages;
-  int64_t __pyx_v_low;
-  int64_t __pyx_v_high;
-  int64_t __pyx_v_ts_ns;
-  PyObject *__pyx_r = NULL;
-  __Pyx_RefNannyDeclarations
-  char const *__pyx_t_1;
-  Py_ssize_t __pyx_t_2;
-  int __pyx_t_3;
-  Py_ssize_t __pyx_t_4;
-  uint64_t __pyx_t_5;
-  int __pyx_t_6;
-  int64_t __pyx_t_7;
-  int64_t __pyx_t_8;
-  int64_t __pyx_t_9;
-  int64_t __pyx_t_10;
-  PyObject *__pyx_t_11 = NULL;
-  PyObject *__pyx_t_12 = NULL;
-  PyObject *__pyx_t_13 = NULL;
-  PyObject *__pyx_t_14 = NULL;
-  PyObject *__pyx_t_15 = NULL;
-  PyObject *__pyx_t_16 = NULL;
-  PyObject *__pyx_t_17 = NULL;
-  int __pyx_lineno = 0;
-  const char *__pyx_filename = NULL;
-  int __pyx_clineno = 0;
-  __Pyx_RefNannySetupContext("walk", 0);
-
-
-  /* "pyspark_jetstream/_decode.pyx":588
- *     there was none.
- *     """
- *     cdef const char* start = <const char*>&data[0] if len(data) else NULL             # <<<<<<<<<<<<<<
- *     cdef size_t size = len(data)
- *     cdef uint32_t length
-*/
-  __pyx_t_2 = __Pyx_MemoryView_Len(__pyx_v_data); 
-  __pyx_t_3 = (__pyx_t_2 != 0);
-
-
-  if (__pyx_t_3) {
-    __pyx_t_4 = 0;
-
-    __pyx_t_1 = ((char const *)(&(*((unsigned char const  *) ( /* dim=0 */ ((char *) (((unsigned char const  *) __pyx_v_data.data) + __pyx_t_4)) )))));
-  } else {
-
-    __pyx_t_1 = NULL;
-  }
-
-  __pyx_v_start = __pyx_t_1;
-
-  /* "pyspark_jetstream/_decode.pyx":589
- *     """
- *     cdef const char* start = <const char*>&data[0] if len(data) else NULL
- *     cdef size_t size = len(data)             # <<<<<<<<<<<<<<
- *     cdef uint32_t length
- *     cdef uint64_t first = 0, seen = 0, seq, messages = 0
-*/
-  __pyx_t_2 = __Pyx_MemoryView_Len(__pyx_v_data); 
-  __pyx_v_size = __pyx_t_2;
-
-  /* "pyspark_jetstream/_decode.pyx":591
- *     cdef size_t size = len(data)
- *     cdef uint32_t length
- *     cdef uint64_t first = 0, seen = 0, seq, messages = 0             # <<<<<<<<<<<<<<
- *     cdef int64_t low = 0x7FFFFFFFFFFFFFFF, high = -0x7FFFFFFFFFFFFFFF, ts_ns
- *     while at < size:
-*/
-  __pyx_v_first = 0;
-  __pyx_v_seen = 0;
-  __pyx_v_messages = 0;
-
-  /* "pyspark_jetstream/_decode.pyx":592
- *     cdef uint32_t length
- *     cdef uint64_t first = 0, seen = 0, seq, messages = 0
- *     cdef int64_t low = 0x7FFFFFFFFFFFFFFF, high = -0x7FFFFFFFFFFFFFFF, ts_ns             # <<<<<<<<<<<<<<
- *     while at < size:
- *         length = check(start + at, size - at, salt)
-*/
-  __pyx_v_low = 0x7FFFFFFFFFFFFFFF;
-  __pyx_v_high = -9223372036854775807L;
-
-  /* "pyspark_jetstream/_decode.pyx":593
- *     cdef uint64_t first = 0, seen = 0, seq, messages = 0
- *     cdef int64_t low = 0x7FFFFFFFFFFFFFFF, high = -0x7FFFFFFFFFFFFFFF, ts_ns
- *     while at < size:             # <<<<<<<<<<<<<<
- *         length = check(start + at, size - at, salt)
- *         seq = load64(start + at + 8) if length else 0
-*/
-  while (1) {
-    __pyx_t_3 = (__pyx_v_at < __pyx_v_size);
-
-
-    if (!__pyx_t_3) break;
-
-    /* "pyspark_jetstream/_decode.pyx":594
- *     cdef int64_t low = 0x7FFFFFFFFFFFFFFF, high = -0x7FFFFFFFFFFFFFFF, ts_ns
- *     while at < size:
- *         length = check(start + at, size - at, salt)             # <<<<<<<<<<<<<<
- *         seq = load64(start + at + 8) if length else 0
- *         if length == 0 or seq > last or (seen and seq <= seen):
-*/
-    __pyx_v_length = __pyx_f_17pyspark_jetstream_7_decode_check((__pyx_v_start + __pyx_v_at), (__pyx_v_size - __pyx_v_at), __pyx_v_salt);
-
-    /* "pyspark_jetstream/_decode.pyx":595
- *     while at < size:
- *         length = check(start + at, size - at, salt)
- *         seq = load64(start + at + 8) if length else 0             # <<<<<<<<<<<<<<
- *         if length == 0 or seq > last or (seen and seq <= seen):
- *             break
-*/
-    __pyx_t_3 = (__pyx_v_length != 0);
-
-    if (__pyx_t_3) {
-
-      __pyx_t_5 = __pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + 8));
-    } else {
-
-      __pyx_t_5 = 0;
-    }
-
-    __pyx_v_seq = __pyx_t_5;
-
-    /* "pyspark_jetstream/_decode.pyx":596
- *         length = check(start + at, size - at, salt)
- *         seq = load64(start + at + 8) if length else 0
- *         if length == 0 or seq > last or (seen and seq <= seen):             # <<<<<<<<<<<<<<
- *             break
- *         first = first or seq
-*/
-    __pyx_t_6 = (__pyx_v_length == 0);
-
-    if (!__pyx_t_6) {
-
-    } else {
-
-      __pyx_t_3 = __pyx_t_6;
-
-      goto __pyx_L6_bool_binop_done;
-    }
-    __pyx_t_6 = (__pyx_v_seq > __pyx_v_last);
-
-    if (!__pyx_t_6) {
-
-    } else {
-
-      __pyx_t_3 = __pyx_t_6;
-
-      goto __pyx_L6_bool_binop_done;
-    }
-    __pyx_t_6 = (__pyx_v_seen != 0);
-
-    if (__pyx_t_6) {
-
-    } else {
-
-      __pyx_t_3 = __pyx_t_6;
-
-      goto __pyx_L6_bool_binop_done;
-    }
-    __pyx_t_6 = (__pyx_v_seq <= __pyx_v_seen);
-
-
-    __pyx_t_3 = __pyx_t_6;
-
-    __pyx_L6_bool_binop_done:;
-    if (__pyx_t_3) {
-
-
-      /* "pyspark_jetstream/_decode.pyx":597
- *         seq = load64(start + at + 8) if length else 0
- *         if length == 0 or seq > last or (seen and seq <= seen):
- *             break             # <<<<<<<<<<<<<<
- *         first = first or seq
- *         seen = seq
-*/
-      goto __pyx_L4_break;
-
-      /* "pyspark_jetstream/_decode.pyx":596
- *         length = check(start + at, size - at, salt)
- *         seq = load64(start + at + 8) if length else 0
- *         if length == 0 or seq > last or (seen and seq <= seen):             # <<<<<<<<<<<<<<
- *             break
- *         first = first or seq
-*/
-    }
-
-    /* "pyspark_jetstream/_decode.pyx":598
- *         if length == 0 or seq > last or (seen and seq <= seen):
- *             break
- *         first = first or seq             # <<<<<<<<<<<<<<
- *         seen = seq
- *         if start[at + 4] == KIND_SKIP:
-*/
-    if (!__pyx_v_first) {
-    } else {
-
-      __pyx_t_5 = __pyx_v_first;
-      goto __pyx_L10_bool_binop_done;
-    }
-
-    __pyx_t_5 = __pyx_v_seq;
-    __pyx_L10_bool_binop_done:;
-    __pyx_v_first = __pyx_t_5;
-
-    /* "pyspark_jetstream/_decode.pyx":599
- *             break
- *         first = first or seq
- *         seen = seq             # <<<<<<<<<<<<<<
- *         if start[at + 4] == KIND_SKIP:
- *             seen += load64(start + at + RECORD_HEAD) - 1
-*/
-    __pyx_v_seen = __pyx_v_seq;
-
-    /* "pyspark_jetstream/_decode.pyx":600
- *         first = first or seq
- *         seen = seq
- *         if start[at + 4] == KIND_SKIP:             # <<<<<<<<<<<<<<
- *             seen += load64(start + at + RECORD_HEAD) - 1
- *         else:
-*/
-    __pyx_t_3 = ((__pyx_v_start[(__pyx_v_at + 4)]) == __pyx_e_17pyspark_jetstream_7_decode_KIND_SKIP);
-
-    if (__pyx_t_3) {
-
-
-      /* "pyspark_jetstream/_decode.pyx":601
- *         seen = seq
- *         if start[at + 4] == KIND_SKIP:
- *             seen += load64(start + at + RECORD_HEAD) - 1             # <<<<<<<<<<<<<<
- *         else:
- *             ts_ns = <int64_t>load64(start + at + 16)
-*/
-      __pyx_v_seen = (__pyx_v_seen + (__pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD)) - 1));
-
-      /* "pyspark_jetstream/_decode.pyx":600
- *         first = first or seq
- *         seen = seq
- *         if start[at + 4] == KIND_SKIP:             # <<<<<<<<<<<<<<
- *             seen += load64(start + at + RECORD_HEAD) - 1
- *         else:
-*/
-      goto __pyx_L12;
-    }
-
-    /* "pyspark_jetstream/_decode.pyx":603
- *             seen += load64(start + at + RECORD_HEAD) - 1
- *         else:
- *             ts_ns = <int64_t>load64(start + at + 16)             # <<<<<<<<<<<<<<
- *             low, high = min(low, ts_ns), max(high, ts_ns)
- *             messages += 1
-*/
-    /*else*/ {
-      __pyx_v_ts_ns = ((int64_t)__pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + 16)));
-
-      /* "pyspark_jetstream/_decode.pyx":604
- *         else:
- *             ts_ns = <int64_t>load64(start + at + 16)
- *             low, high = min(low, ts_ns), max(high, ts_ns)             # <<<<<<<<<<<<<<
- *             messages += 1
- *         at += length
-*/
-
-      __pyx_t_7 = __pyx_v_ts_ns;
-
-      __pyx_t_8 = __pyx_v_low;
-      __pyx_t_3 = (__pyx_t_7 < __pyx_t_8);
-
-      if (__pyx_t_3) {
-
-        __pyx_t_9 = __pyx_t_7;
-      } else {
-
-        __pyx_t_9 = __pyx_t_8;
-      }
-
-      __pyx_t_7 = __pyx_t_9;
-
-
-
-      __pyx_t_9 = __pyx_v_ts_ns;
-
-      __pyx_t_8 = __pyx_v_high;
-      __pyx_t_3 = (__pyx_t_9 > __pyx_t_8);
-
-      if (__pyx_t_3) {
-
-        __pyx_t_10 = __pyx_t_9;
-      } else {
-
-        __pyx_t_10 = __pyx_t_8;
-      }
-
-      __pyx_t_9 = __pyx_t_10;
-
-
-      __pyx_v_low = __pyx_t_7;
-      __pyx_v_high = __pyx_t_9;
-
-      /* "pyspark_jetstream/_decode.pyx":605
- *             ts_ns = <int64_t>load64(start + at + 16)
- *             low, high = min(low, ts_ns), max(high, ts_ns)
- *             messages += 1             # <<<<<<<<<<<<<<
- *         at += length
- *     return at, first, seen, low, high, messages
-*/
-      __pyx_v_messages = (__pyx_v_messages + 1);
-    }
-    __pyx_L12:;
-
-    /* "pyspark_jetstream/_decode.pyx":606
- *             low, high = min(low, ts_ns), max(high, ts_ns)
- *             messages += 1
- *         at += length             # <<<<<<<<<<<<<<
- *     return at, first, seen, low, high, messages
- * 
-*/
-    __pyx_v_at = (__pyx_v_at + __pyx_v_length);
-  }
-  __pyx_L4_break:;
-
-  /* "pyspark_jetstream/_decode.pyx":607
- *             messages += 1
- *         at += length
- *     return at, first, seen, low, high, messages             # <<<<<<<<<<<<<<
- * 
- * 
-*/
-  __pyx_t_11 = __Pyx_PyLong_FromSize_t(__pyx_v_at); if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 607, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_11);
-  __pyx_t_12 = __Pyx_PyLong_From_uint64_t(__pyx_v_first); if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 607, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_12);
-  __pyx_t_13 = __Pyx_PyLong_From_uint64_t(__pyx_v_seen); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 607, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_13);
-  __pyx_t_14 = __Pyx_PyLong_From_int64_t(__pyx_v_low); if (unlikely(!__pyx_t_14)) __PYX_ERR(0, 607, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_14);
-  __pyx_t_15 = __Pyx_PyLong_From_int64_t(__pyx_v_high); if (unlikely(!__pyx_t_15)) __PYX_ERR(0, 607, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_15);
-  __pyx_t_16 = __Pyx_PyLong_From_uint64_t(__pyx_v_messages); if (unlikely(!__pyx_t_16)) __PYX_ERR(0, 607, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_16);
-  __pyx_t_17 = PyTuple_New(6); if (unlikely(!__pyx_t_17)) __PYX_ERR(0, 607, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_17);
-  __Pyx_GIVEREF(__pyx_t_11);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_17, 0, __pyx_t_11) != (0)) __PYX_ERR(0, 607, __pyx_L1_error);
-  __Pyx_GIVEREF(__pyx_t_12);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_17, 1, __pyx_t_12) != (0)) __PYX_ERR(0, 607, __pyx_L1_error);
-  __Pyx_GIVEREF(__pyx_t_13);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_17, 2, __pyx_t_13) != (0)) __PYX_ERR(0, 607, __pyx_L1_error);
-  __Pyx_GIVEREF(__pyx_t_14);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_17, 3, __pyx_t_14) != (0)) __PYX_ERR(0, 607, __pyx_L1_error);
-  __Pyx_GIVEREF(__pyx_t_15);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_17, 4, __pyx_t_15) != (0)) __PYX_ERR(0, 607, __pyx_L1_error);
-  __Pyx_GIVEREF(__pyx_t_16);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_17, 5, __pyx_t_16) != (0)) __PYX_ERR(0, 607, __pyx_L1_error);
-  __pyx_t_11 = 0;
-  __pyx_t_12 = 0;
-  __pyx_t_13 = 0;
-  __pyx_t_14 = 0;
-  __pyx_t_15 = 0;
-  __pyx_t_16 = 0;
-  {
-    PyObject *__pyx_temp;
-    {
-      __pyx_temp = __pyx_r;
-      __pyx_r = ((PyObject*)__pyx_t_17);
-    }
-    __Pyx_XDECREF(__pyx_temp);
-  }
-  __pyx_t_17 = 0;
-  goto __pyx_L0;
-
-  /* "pyspark_jetstream/_decode.pyx":582
- * 
- * 
- * def walk(const unsigned char[::1] data, uint64_t salt, size_t at, uint64_t last) -> tuple[int, int, int, int, int, int]:             # <<<<<<<<<<<<<<
- *     """Walk the valid records from `at` to sequence `last`.
- * 
-*/
-
-  /* function exit code */
-  __pyx_L1_error:;
-  __Pyx_XDECREF(__pyx_t_11);
-  __Pyx_XDECREF(__pyx_t_12);
-  __Pyx_XDECREF(__pyx_t_13);
-  __Pyx_XDECREF(__pyx_t_14);
-  __Pyx_XDECREF(__pyx_t_15);
-  __Pyx_XDECREF(__pyx_t_16);
-  __Pyx_XDECREF(__pyx_t_17);
-  __Pyx_AddTraceback("pyspark_jetstream._decode.walk", __pyx_clineno, __pyx_lineno, __pyx_filename);
-  __pyx_r = NULL;
-  __pyx_L0:;
-
-
-
-
-
-
-
-
-
-
-
-  __Pyx_XGIVEREF(__pyx_r);
-  __Pyx_RefNannyFinishContext();
-  return __pyx_r;
-}
-
-/* "pyspark_jetstream/_decode.pyx":610
- * 
- * 
- * def last_sequence(bytes payload) -> int:             # <<<<<<<<<<<<<<
- *     """Of a records frame whose checksum held; 0 when it is empty."""
- *     return last_of_records(payload, len(payload))
-*/
-
-/* Python wrapper */
-static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_9last_sequence(PyObject *__pyx_self, 
-#if CYTHON_VECTORCALL
-PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
-#else
-PyObject *__pyx_args, PyObject *__pyx_kwds
-#endif
-); /*proto*/
-PyDoc_STRVAR(__pyx_doc_17pyspark_jetstream_7_decode_8last_sequence, "Of a records frame whose checksum held; 0 when it is empty.");
-static PyMethodDef __pyx_mdef_17pyspark_jetstream_7_decode_9last_sequence = {"last_sequence", (PyCFunction)(void(*)(void))(__Pyx_PyCFunction_FastCallWithKeywords)__pyx_pw_17pyspark_jetstream_7_decode_9last_sequence, __Pyx_METH_FASTCALL|METH_KEYWORDS, __pyx_doc_17pyspark_jetstream_7_decode_8last_sequence};
-static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_9last_sequence(PyObject *__pyx_self, 
-#if CYTHON_VECTORCALL
-PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
-#else
-PyObject *__pyx_args, PyObject *__pyx_kwds
-#endif
-) {
-  PyObject *__pyx_v_payload = 0;
-  #if !CYTHON_VECTORCALL
-  CYTHON_UNUSED Py_ssize_t __pyx_nargs;
-  #endif
-  CYTHON_UNUSED PyObject *const *__pyx_kwvalues;
-  PyObject* values[1] = {0};
-  int __pyx_lineno = 0;
-  const char *__pyx_filename = NULL;
-  int __pyx_clineno = 0;
-  PyObject *__pyx_r = 0;
-  __Pyx_RefNannyDeclarations
-  __Pyx_RefNannySetupContext("last_sequence (wrapper)", 0);
-  #if !CYTHON_VECTORCALL
-  #if CYTHON_ASSUME_SAFE_SIZE
-  __pyx_nargs = PyTuple_GET_SIZE(__pyx_args);
-  #else
-  __pyx_nargs = PyTuple_Size(__pyx_args); if (unlikely(__pyx_nargs < 0)) return NULL;
-  #endif
-  #endif
-  __pyx_kwvalues = __Pyx_KwValues_FASTCALL(__pyx_args, __pyx_nargs);
-  {
-    PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_payload,0};
-    const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 610, __pyx_L3_error)
-    if (__pyx_kwds_len > 0) {
-      switch (__pyx_nargs) {
-        case  1:
-        values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 610, __pyx_L3_error)
-        CYTHON_FALLTHROUGH;
-        case  0: break;
-        default: goto __pyx_L5_argtuple_error;
-      }
-      const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "last_sequence", 0) < (0)) __PYX_ERR(0, 610, __pyx_L3_error)
-      for (Py_ssize_t i = __pyx_nargs; i < 1; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("last_sequence", 1, 1, 1, i); __PYX_ERR(0, 610, __pyx_L3_error) }
-      }
-    } else if (unlikely(__pyx_nargs != 1)) {
-      goto __pyx_L5_argtuple_error;
-    } else {
-      values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 610, __pyx_L3_error)
-    }
-    __pyx_v_payload = ((PyObject*)values[0]);
-  }
-  goto __pyx_L6_skip;
-  __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("last_sequence", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 610, __pyx_L3_error)
-  __pyx_L6_skip:;
-  goto __pyx_L4_argument_unpacking_done;
-  __pyx_L3_error:;
-  for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
-    Py_XDECREF(values[__pyx_temp]);
-  }
-  __Pyx_AddTraceback("pyspark_jetstream._decode.last_sequence", __pyx_clineno, __pyx_lineno, __pyx_filename);
-  __Pyx_RefNannyFinishContext();
-  return NULL;
-  __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_payload), (&PyBytes_Type), 1, "payload", 1))) __PYX_ERR(0, 610, __pyx_L1_error)
-  __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_8last_sequence(__pyx_self, __pyx_v_payload);
-
-  /* function exit code */
-  goto __pyx_L0;
-  __pyx_L1_error:;
-  __pyx_r = NULL;
-  for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
-    Py_XDECREF(values[__pyx_temp]);
-  }
-  goto __pyx_L7_cleaned_up;
-  __pyx_L0:;
-  for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
-    Py_XDECREF(values[__pyx_temp]);
-  }
-  __pyx_L7_cleaned_up:;
-  __Pyx_RefNannyFinishContext();
-  return __pyx_r;
-}
-
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_8last_sequence(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_payload) {
-  PyObject *__pyx_r = NULL;
-  __Pyx_RefNannyDeclarations
-  char const *__pyx_t_1;
-  Py_ssize_t __pyx_t_2;
-  PyObject *__pyx_t_3 = NULL;
-  int __pyx_lineno = 0;
-  const char *__pyx_filename = NULL;
-  int __pyx_clineno = 0;
-  __Pyx_RefNannySetupContext("last_sequence", 0);
-
-  /* "pyspark_jetstream/_decode.pyx":612
- * def last_sequence(bytes payload) -> int:
- *     """Of a records frame whose checksum held; 0 when it is empty."""
- *     return last_of_records(payload, len(payload))             # <<<<<<<<<<<<<<
- * 
- * 
-*/
-  if (unlikely(__pyx_v_payload == Py_None)) {
-    PyErr_SetString(PyExc_TypeError, "expected bytes, NoneType found");
-    __PYX_ERR(0, 612, __pyx_L1_error)
-  }
-  __pyx_t_1 = __Pyx_PyBytes_AsString(__pyx_v_payload); if (unlikely((!__pyx_t_1) && PyErr_Occurred())) __PYX_ERR(0, 612, __pyx_L1_error)
-  if (unlikely(__pyx_v_payload == Py_None)) {
-    PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-    __PYX_ERR(0, 612, __pyx_L1_error)
-  }
-  __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_payload); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 612, __pyx_L1_error)
-  __pyx_t_3 = __Pyx_PyLong_From_uint64_t(__pyx_f_17pyspark_jetstream_7_decode_last_of_records(__pyx_t_1, __pyx_t_2)); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 612, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_3);
-
-
-  if (__Pyx_PyInt_FromNumber(&__pyx_t_3, NULL, 0) < (0)) __PYX_ERR(0, 612, __pyx_L1_error)
-  {
-    PyObject *__pyx_temp;
-    {
-      __pyx_temp = __pyx_r;
-      __pyx_r = ((PyObject*)__pyx_t_3);
-    }
-    __Pyx_XDECREF(__pyx_temp);
-  }
-  __pyx_t_3 = 0;
-  goto __pyx_L0;
-
-  /* "pyspark_jetstream/_decode.pyx":610
- * 
- * 
- * def last_sequence(bytes payload) -> int:             # <<<<<<<<<<<<<<
- *     """Of a records frame whose checksum held; 0 when it is empty."""
- *     return last_of_records(payload, len(payload))
-*/
-
-  /* function exit code */
-  __pyx_L1_error:;
-  __Pyx_XDECREF(__pyx_t_3);
-  __Pyx_AddTraceback("pyspark_jetstream._decode.last_sequence", __pyx_clineno, __pyx_lineno, __pyx_filename);
-  __pyx_r = NULL;
-  __pyx_L0:;
-  __Pyx_XGIVEREF(__pyx_r);
-  __Pyx_RefNannyFinishContext();
-  return __pyx_r;
-}
-
-/* "pyspark_jetstream/_decode.pyx":615
- * 
- * 
- * def has_encrypted(const unsigned char[::1] data) -> bool:             # <<<<<<<<<<<<<<
- *     """Whether any of the records, up to the first that is none, is encrypted."""
- *     cdef const char* start = <const char*>&data[0] if len(data) else NULL
-*/
-
-/* Python wrapper */
-static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_11has_encrypted(PyObject *__pyx_self, 
-#if CYTHON_VECTORCALL
-PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
-#else
-PyObject *__pyx_args, PyObject *__pyx_kwds
-#endif
-); /*proto*/
-PyDoc_STRVAR(__pyx_doc_17pyspark_jetstream_7_decode_10has_encrypted, "Whether any of the records, up to the first that is none, is encrypted.");
-static PyMethodDef __pyx_mdef_17pyspark_jetstream_7_decode_11has_encrypted = {"has_encrypted", (PyCFunction)(void(*)(void))(__Pyx_PyCFunction_FastCallWithKeywords)__pyx_pw_17pyspark_jetstream_7_decode_11has_encrypted, __Pyx_METH_FASTCALL|METH_KEYWORDS, __pyx_doc_17pyspark_jetstream_7_decode_10has_encrypted};
-static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_11has_encrypted(PyObject *__pyx_self, 
-#if CYTHON_VECTORCALL
-PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
-#else
-PyObject *__pyx_args, PyObject *__pyx_kwds
-#endif
-) {
-  __Pyx_memviewslice __pyx_v_data = { 0, 0, { 0 }, { 0 }, { 0 } };
-  #if !CYTHON_VECTORCALL
-  CYTHON_UNUSED Py_ssize_t __pyx_nargs;
-  #endif
-  CYTHON_UNUSED PyObject *const *__pyx_kwvalues;
-  PyObject* values[1] = {0};
-  int __pyx_lineno = 0;
-  const char *__pyx_filename = NULL;
-  int __pyx_clineno = 0;
-  PyObject *__pyx_r = 0;
-  __Pyx_RefNannyDeclarations
-  __Pyx_RefNannySetupContext("has_encrypted (wrapper)", 0);
-  #if !CYTHON_VECTORCALL
-  #if CYTHON_ASSUME_SAFE_SIZE
-  __pyx_nargs = PyTuple_GET_SIZE(__pyx_args);
-  #else
-  __pyx_nargs = PyTuple_Size(__pyx_args); if (unlikely(__pyx_nargs < 0)) return NULL;
-  #endif
-  #endif
-  __pyx_kwvalues = __Pyx_KwValues_FASTCALL(__pyx_args, __pyx_nargs);
-  {
-    PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_data,0};
-    const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 615, __pyx_L3_error)
-    if (__pyx_kwds_len > 0) {
-      switch (__pyx_nargs) {
-        case  1:
-        values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 615, __pyx_L3_error)
-        CYTHON_FALLTHROUGH;
-        case  0: break;
-        default: goto __pyx_L5_argtuple_error;
-      }
-      const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "has_encrypted", 0) < (0)) __PYX_ERR(0, 615, __pyx_L3_error)
-      for (Py_ssize_t i = __pyx_nargs; i < 1; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("has_encrypted", 1, 1, 1, i); __PYX_ERR(0, 615, __pyx_L3_error) }
-      }
-    } else if (unlikely(__pyx_nargs != 1)) {
-      goto __pyx_L5_argtuple_error;
-    } else {
-      values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 615, __pyx_L3_error)
-    }
-    __pyx_v_data = __Pyx_PyObject_to_MemoryviewSlice_dc_unsigned_char__const__(values[0], 0); if (unlikely(!__pyx_v_data.memview)) __PYX_ERR(0, 615, __pyx_L3_error)
-  }
-  goto __pyx_L6_skip;
-  __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("has_encrypted", 1, 1, 1, __pyx_nargs); __PYX_ERR(0, 615, __pyx_L3_error)
-  __pyx_L6_skip:;
-  goto __pyx_L4_argument_unpacking_done;
-  __pyx_L3_error:;
-  for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
-    Py_XDECREF(values[__pyx_temp]);
-  }
-  __PYX_XCLEAR_MEMVIEW(&__pyx_v_data, 1);
-  __Pyx_AddTraceback("pyspark_jetstream._decode.has_encrypted", __pyx_clineno, __pyx_lineno, __pyx_filename);
-  __Pyx_RefNannyFinishContext();
-  return NULL;
-  __pyx_L4_argument_unpacking_done:;
-  __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(__pyx_self, __pyx_v_data);
-
-  /* function exit code */
-  for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
-    Py_XDECREF(values[__pyx_temp]);
-  }
-  __PYX_XCLEAR_MEMVIEW(&__pyx_v_data, 1);
-  __Pyx_RefNannyFinishContext();
-  return __pyx_r;
-}
-
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UNUSED PyObject *__pyx_self, __Pyx_memviewslice __pyx_v_data) {
-  char const *__pyx_v_start;
-  size_t __pyx_v_size;
-  size_t __pyx_v_at;
-  uint32_t __pyx_v_length;
-  PyObject *__pyx_r = NULL;
-  __Pyx_RefNannyDeclarations
-  char const *__pyx_t_1;
-  Py_ssize_t __pyx_t_2;
-  int __pyx_t_3;
-  Py_ssize_t __pyx_t_4;
-  __Pyx_RefNannySetupContext("has_encrypted", 0);
-
-  /* "pyspark_jetstream/_decode.pyx":617
- * def has_encrypted(const unsigned char[::1] data) -> bool:
- *     """Whether any of the records, up to the first that is none, is encrypted."""
- *     cdef const char* start = <const char*>&data[0] if len(data) else NULL             # <<<<<<<<<<<<<<
- *     cdef size_t size = len(data), at = 0
- *     cdef uint32_t length
-*/
-  __pyx_t_2 = __Pyx_MemoryView_Len(__pyx_v_data); 
-  __pyx_t_3 = (__pyx_t_2 != 0);
-
-
-  if (__pyx_t_3) {
-    __pyx_t_4 = 0;
-
-    __pyx_t_1 = ((char const *)(&(*((unsigned char const  *) ( /* dim=0 */ ((char *) (((unsigned char const  *) __pyx_v_data.data) + __pyx_t_4)) )))));
-  } else {
-
-    __pyx_t_1 = NULL;
-  }
-
-  __pyx_v_start = __pyx_t_1;
-
-  /* "pyspark_jetstream/_decode.pyx":618
- *     """Whether any of the records, up to the first that is none, is encrypted."""
- *     cdef const char* start = <const char*>&data[0] if len(data) else NULL
- *     cdef size_t size = len(data), at = 0             # <<<<<<<<<<<<<<
- *     cdef uint32_t length
- *     while at < size:
-*/
-  __pyx_t_2 = __Pyx_MemoryView_Len(__pyx_v_data); 
-  __pyx_v_size = __pyx_t_2;
-  __pyx_v_at = 0;
-
-  /* "pyspark_jetstream/_decode.pyx":620
- *     cdef size_t size = len(data), at = 0
- *     cdef uint32_t length
- *     while at < size:             # <<<<<<<<<<<<<<
- *         length = shape_of(start + at, size - at)
- *         if length == 0:
-*/
-  while (1) {
-    __pyx_t_3 = (__pyx_v_at < __pyx_v_size);
-
-
-    if (!__pyx_t_3) break;
-
-    /* "pyspark_jetstream/_decode.pyx":621
- *     cdef uint32_t length
- *     while at < size:
- *         length = shape_of(start + at, size - at)             # <<<<<<<<<<<<<<
- *         if length == 0:
- *             return False
-*/
-    __pyx_v_length = __pyx_f_17pyspark_jetstream_7_decode_shape_of((__pyx_v_start + __pyx_v_at), (__pyx_v_size - __pyx_v_at));
-
-    /* "pyspark_jetstream/_decode.pyx":622
- *     while at < size:
- *         length = shape_of(start + at, size - at)
- *         if length == 0:             # <<<<<<<<<<<<<<
- *             return False
- *         if start[at + 5]:
-*/
-    __pyx_t_3 = (__pyx_v_length == 0);
-
-    if (__pyx_t_3) {
-
-
-      /* "pyspark_jetstream/_decode.pyx":623
- *         length = shape_of(start + at, size - at)
- *         if length == 0:
- *             return False             # <<<<<<<<<<<<<<
- *         if start[at + 5]:
- *             return True
-*/
-      {
-        PyObject *__pyx_temp;
-        {
-          __pyx_temp = __pyx_r;
-          __Pyx_INCREF(Py_False);
-          __pyx_r = Py_False;
-        }
-        __Pyx_XDECREF(__pyx_temp);
-      }
-      goto __pyx_L0;
-
-      /* "pyspark_jetstream/_decode.pyx":622
- *     while at < size:
- *         length = shape_of(start + at, size - at)
- *         if length == 0:             # <<<<<<<<<<<<<<
- *             return False
- *         if start[at + 5]:
-*/
-    }
-
-    /* "pyspark_jetstream/_decode.pyx":624
- *         if length == 0:
- *             return False
- *         if start[at + 5]:             # <<<<<<<<<<<<<<
- *             return True
- *         at += length
-*/
-    __pyx_t_3 = ((__pyx_v_start[(__pyx_v_at + 5)]) != 0);
-
-    if (__pyx_t_3) {
-
-
-      /* "pyspark_jetstream/_decode.pyx":625
- *             return False
- *         if start[at + 5]:
- *             return True             # <<<<<<<<<<<<<<
- *         at += length
- *     return False
-*/
-      {
-        PyObject *__pyx_temp;
-        {
-          __pyx_temp = __pyx_r;
-          __Pyx_INCREF(Py_True);
-          __pyx_r = Py_True;
-        }
-        __Pyx_XDECREF(__pyx_temp);
-      }
-      goto __pyx_L0;
-
-      /* "pyspark_jetstream/_decode.pyx":624
- *         if length == 0:
- *             return False
- *         if start[at + 5]:             # <<<<<<<<<<<<<<
- *             return True
- *         at += length
-*/
-    }
-
-    /* "pyspark_jetstream/_decode.pyx":626
- *         if start[at + 5]:
- *             return True
- *         at += length             # <<<<<<<<<<<<<<
- *     return False
- * 
-*/
-    __pyx_v_at = (__pyx_v_at + __pyx_v_length);
-  }
-
-  /* "pyspark_jetstream/_decode.pyx":627
- *             return True
- *         at += length
- *     return False             # <<<<<<<<<<<<<<
- * 
- * 
-*/
-  {
-    PyObject *__pyx_temp;
-    {
-      __pyx_temp = __pyx_r;
-      __Pyx_INCREF(Py_False);
-      __pyx_r = Py_False;
-    }
-    __Pyx_XDECREF(__pyx_temp);
-  }
-  goto __pyx_L0;
-
-  /* "pyspark_jetstream/_decode.pyx":615
- * 
- * 
- * def has_encrypted(const unsigned char[::1] data) -> bool:             # <<<<<<<<<<<<<<
- *     """Whether any of the records, up to the first that is none, is encrypted."""
- *     cdef const char* start = <const char*>&data[0] if len(data) else NULL
-*/
-
-  /* function exit code */
-  __pyx_L0:;
-
-
-
-
-  __Pyx_XGIVEREF(__pyx_r);
-  __Pyx_RefNannyFinishContext();
-  return __pyx_r;
-}
-
-/* "pyspark_jetstream/_decode.pyx":630
+/* "pyspark_jetstream/_decode.pyx":524
  * 
  * 
  * def open_records(const unsigned char[::1] data, uint64_t salt, opener) -> bytes:             # <<<<<<<<<<<<<<
@@ -28445,16 +27204,16 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_10has_encrypted(CYTHON_UN
 */
 
 /* Python wrapper */
-static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_13open_records(PyObject *__pyx_self, 
+static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_5open_records(PyObject *__pyx_self, 
 #if CYTHON_VECTORCALL
 PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
 #else
 PyObject *__pyx_args, PyObject *__pyx_kwds
 #endif
 ); /*proto*/
-PyDoc_STRVAR(__pyx_doc_17pyspark_jetstream_7_decode_12open_records, "The same records with their bodies decrypted by `opener(cipher, head, body)`.\n\n    What does not hold is kept as it is from there on, for the decoder to report.\n    ");
-static PyMethodDef __pyx_mdef_17pyspark_jetstream_7_decode_13open_records = {"open_records", (PyCFunction)(void(*)(void))(__Pyx_PyCFunction_FastCallWithKeywords)__pyx_pw_17pyspark_jetstream_7_decode_13open_records, __Pyx_METH_FASTCALL|METH_KEYWORDS, __pyx_doc_17pyspark_jetstream_7_decode_12open_records};
-static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_13open_records(PyObject *__pyx_self, 
+PyDoc_STRVAR(__pyx_doc_17pyspark_jetstream_7_decode_4open_records, "The same records with their bodies decrypted by `opener(cipher, head, body)`.\n\n    What does not hold is kept as it is from there on, for the decoder to report.\n    ");
+static PyMethodDef __pyx_mdef_17pyspark_jetstream_7_decode_5open_records = {"open_records", (PyCFunction)(void(*)(void))(__Pyx_PyCFunction_FastCallWithKeywords)__pyx_pw_17pyspark_jetstream_7_decode_5open_records, __Pyx_METH_FASTCALL|METH_KEYWORDS, __pyx_doc_17pyspark_jetstream_7_decode_4open_records};
+static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_5open_records(PyObject *__pyx_self, 
 #if CYTHON_VECTORCALL
 PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
 #else
@@ -28486,46 +27245,46 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   {
     PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_data,&__pyx_mstate_global->__pyx_n_u_salt,&__pyx_mstate_global->__pyx_n_u_opener,0};
     const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 630, __pyx_L3_error)
+    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 524, __pyx_L3_error)
     if (__pyx_kwds_len > 0) {
       switch (__pyx_nargs) {
         case  3:
         values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 630, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 524, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  2:
         values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 630, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 524, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  1:
         values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 630, __pyx_L3_error)
+        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 524, __pyx_L3_error)
         CYTHON_FALLTHROUGH;
         case  0: break;
         default: goto __pyx_L5_argtuple_error;
       }
       const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "open_records", 0) < (0)) __PYX_ERR(0, 630, __pyx_L3_error)
+      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "open_records", 0) < (0)) __PYX_ERR(0, 524, __pyx_L3_error)
       for (Py_ssize_t i = __pyx_nargs; i < 3; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("open_records", 1, 3, 3, i); __PYX_ERR(0, 630, __pyx_L3_error) }
+        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("open_records", 1, 3, 3, i); __PYX_ERR(0, 524, __pyx_L3_error) }
       }
     } else if (unlikely(__pyx_nargs != 3)) {
       goto __pyx_L5_argtuple_error;
     } else {
       values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 630, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 524, __pyx_L3_error)
       values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 630, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 524, __pyx_L3_error)
       values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 630, __pyx_L3_error)
+      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 524, __pyx_L3_error)
     }
-    __pyx_v_data = __Pyx_PyObject_to_MemoryviewSlice_dc_unsigned_char__const__(values[0], 0); if (unlikely(!__pyx_v_data.memview)) __PYX_ERR(0, 630, __pyx_L3_error)
-    __pyx_v_salt = __Pyx_PyLong_As_uint64_t(values[1]); if (unlikely((__pyx_v_salt == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 630, __pyx_L3_error)
+    __pyx_v_data = __Pyx_PyObject_to_MemoryviewSlice_dc_unsigned_char__const__(values[0], 0); if (unlikely(!__pyx_v_data.memview)) __PYX_ERR(0, 524, __pyx_L3_error)
+    __pyx_v_salt = __Pyx_PyLong_As_uint64_t(values[1]); if (unlikely((__pyx_v_salt == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 524, __pyx_L3_error)
     __pyx_v_opener = values[2];
   }
   goto __pyx_L6_skip;
   __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("open_records", 1, 3, 3, __pyx_nargs); __PYX_ERR(0, 630, __pyx_L3_error)
+  __Pyx_RaiseArgtupleInvalid("open_records", 1, 3, 3, __pyx_nargs); __PYX_ERR(0, 524, __pyx_L3_error)
   __pyx_L6_skip:;
   goto __pyx_L4_argument_unpacking_done;
   __pyx_L3_error:;
@@ -28537,7 +27296,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   __Pyx_RefNannyFinishContext();
   return NULL;
   __pyx_L4_argument_unpacking_done:;
-  __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_12open_records(__pyx_self, __pyx_v_data, __pyx_v_salt, __pyx_v_opener);
+  __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_4open_records(__pyx_self, __pyx_v_data, __pyx_v_salt, __pyx_v_opener);
 
   /* function exit code */
   for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
@@ -28549,7 +27308,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   return __pyx_r;
 }
 
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNUSED PyObject *__pyx_self, __Pyx_memviewslice __pyx_v_data, uint64_t __pyx_v_salt, PyObject *__pyx_v_opener) {
+static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_4open_records(CYTHON_UNUSED PyObject *__pyx_self, __Pyx_memviewslice __pyx_v_data, uint64_t __pyx_v_salt, PyObject *__pyx_v_opener) {
   char const *__pyx_v_start;
   size_t __pyx_v_size;
   size_t __pyx_v_at;
@@ -28578,7 +27337,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
   int __pyx_clineno = 0;
   __Pyx_RefNannySetupContext("open_records", 0);
 
-  /* "pyspark_jetstream/_decode.pyx":635
+  /* "pyspark_jetstream/_decode.pyx":529
  *     What does not hold is kept as it is from there on, for the decoder to report.
  *     """
  *     cdef const char* start = <const char*>&data[0] if len(data) else NULL             # <<<<<<<<<<<<<<
@@ -28600,7 +27359,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 
   __pyx_v_start = __pyx_t_1;
 
-  /* "pyspark_jetstream/_decode.pyx":636
+  /* "pyspark_jetstream/_decode.pyx":530
  *     """
  *     cdef const char* start = <const char*>&data[0] if len(data) else NULL
  *     cdef size_t size = len(data), at = 0             # <<<<<<<<<<<<<<
@@ -28611,7 +27370,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
   __pyx_v_size = __pyx_t_2;
   __pyx_v_at = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":638
+  /* "pyspark_jetstream/_decode.pyx":532
  *     cdef size_t size = len(data), at = 0
  *     cdef uint32_t length
  *     cdef Bytes out = Bytes()             # <<<<<<<<<<<<<<
@@ -28624,13 +27383,13 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
     PyObject *__pyx_callargs[2] = {__pyx_t_6, NULL};
     __pyx_t_5 = __Pyx_PyObject_FastCall((PyObject*)__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_callargs+__pyx_t_7, (1-__pyx_t_7) | (__pyx_t_7*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_6); __pyx_t_6 = 0;
-    if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 638, __pyx_L1_error)
+    if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 532, __pyx_L1_error)
     __Pyx_GOTREF((PyObject *)__pyx_t_5);
   }
   __pyx_v_out = ((struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *)__pyx_t_5);
   __pyx_t_5 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":641
+  /* "pyspark_jetstream/_decode.pyx":535
  *     cdef bytes head, body
  *     cdef char* to
  *     while at < size:             # <<<<<<<<<<<<<<
@@ -28643,16 +27402,16 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 
     if (!__pyx_t_3) break;
 
-    /* "pyspark_jetstream/_decode.pyx":642
+    /* "pyspark_jetstream/_decode.pyx":536
  *     cdef char* to
  *     while at < size:
  *         length = check(start + at, size - at, salt)             # <<<<<<<<<<<<<<
  *         if length == 0:
  *             out.add(start + at, size - at)
 */
-    __pyx_v_length = __pyx_f_17pyspark_jetstream_7_decode_check((__pyx_v_start + __pyx_v_at), (__pyx_v_size - __pyx_v_at), __pyx_v_salt);
+    __pyx_v_length = __pyx_f_17pyspark_jetstream_6_bytes_check((__pyx_v_start + __pyx_v_at), (__pyx_v_size - __pyx_v_at), __pyx_v_salt);
 
-    /* "pyspark_jetstream/_decode.pyx":643
+    /* "pyspark_jetstream/_decode.pyx":537
  *     while at < size:
  *         length = check(start + at, size - at, salt)
  *         if length == 0:             # <<<<<<<<<<<<<<
@@ -28664,17 +27423,17 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
     if (__pyx_t_3) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":644
+      /* "pyspark_jetstream/_decode.pyx":538
  *         length = check(start + at, size - at, salt)
  *         if length == 0:
  *             out.add(start + at, size - at)             # <<<<<<<<<<<<<<
  *             break
  *         if start[at + 5] == 0 or start[at + 4] != KIND_MESSAGE:
 */
-      __pyx_t_8 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->add(__pyx_v_out, (__pyx_v_start + __pyx_v_at), (__pyx_v_size - __pyx_v_at)); if (unlikely(__pyx_t_8 == ((int)-1))) __PYX_ERR(0, 644, __pyx_L1_error)
+      __pyx_t_8 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->add(__pyx_v_out, (__pyx_v_start + __pyx_v_at), (__pyx_v_size - __pyx_v_at)); if (unlikely(__pyx_t_8 == ((int)-1))) __PYX_ERR(0, 538, __pyx_L1_error)
 
 
-      /* "pyspark_jetstream/_decode.pyx":645
+      /* "pyspark_jetstream/_decode.pyx":539
  *         if length == 0:
  *             out.add(start + at, size - at)
  *             break             # <<<<<<<<<<<<<<
@@ -28683,7 +27442,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
       goto __pyx_L4_break;
 
-      /* "pyspark_jetstream/_decode.pyx":643
+      /* "pyspark_jetstream/_decode.pyx":537
  *     while at < size:
  *         length = check(start + at, size - at, salt)
  *         if length == 0:             # <<<<<<<<<<<<<<
@@ -28692,7 +27451,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
     }
 
-    /* "pyspark_jetstream/_decode.pyx":646
+    /* "pyspark_jetstream/_decode.pyx":540
  *             out.add(start + at, size - at)
  *             break
  *         if start[at + 5] == 0 or start[at + 4] != KIND_MESSAGE:             # <<<<<<<<<<<<<<
@@ -28709,7 +27468,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 
       goto __pyx_L7_bool_binop_done;
     }
-    __pyx_t_9 = ((__pyx_v_start[(__pyx_v_at + 4)]) != __pyx_e_17pyspark_jetstream_7_decode_KIND_MESSAGE);
+    __pyx_t_9 = ((__pyx_v_start[(__pyx_v_at + 4)]) != __pyx_e_17pyspark_jetstream_6_bytes_KIND_MESSAGE);
 
 
     __pyx_t_3 = __pyx_t_9;
@@ -28718,17 +27477,17 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
     if (__pyx_t_3) {
 
 
-      /* "pyspark_jetstream/_decode.pyx":647
+      /* "pyspark_jetstream/_decode.pyx":541
  *             break
  *         if start[at + 5] == 0 or start[at + 4] != KIND_MESSAGE:
  *             to = out.extend(length)             # <<<<<<<<<<<<<<
  *             memcpy(to, start + at, length)
  *             to[5] = 0
 */
-      __pyx_t_10 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->extend(__pyx_v_out, __pyx_v_length); if (unlikely(__pyx_t_10 == ((void *)NULL))) __PYX_ERR(0, 647, __pyx_L1_error)
+      __pyx_t_10 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->extend(__pyx_v_out, __pyx_v_length); if (unlikely(__pyx_t_10 == ((void *)NULL))) __PYX_ERR(0, 541, __pyx_L1_error)
       __pyx_v_to = __pyx_t_10;
 
-      /* "pyspark_jetstream/_decode.pyx":648
+      /* "pyspark_jetstream/_decode.pyx":542
  *         if start[at + 5] == 0 or start[at + 4] != KIND_MESSAGE:
  *             to = out.extend(length)
  *             memcpy(to, start + at, length)             # <<<<<<<<<<<<<<
@@ -28737,7 +27496,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
       (void)(memcpy(__pyx_v_to, (__pyx_v_start + __pyx_v_at), __pyx_v_length));
 
-      /* "pyspark_jetstream/_decode.pyx":649
+      /* "pyspark_jetstream/_decode.pyx":543
  *             to = out.extend(length)
  *             memcpy(to, start + at, length)
  *             to[5] = 0             # <<<<<<<<<<<<<<
@@ -28746,7 +27505,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
       (__pyx_v_to[5]) = 0;
 
-      /* "pyspark_jetstream/_decode.pyx":646
+      /* "pyspark_jetstream/_decode.pyx":540
  *             out.add(start + at, size - at)
  *             break
  *         if start[at + 5] == 0 or start[at + 4] != KIND_MESSAGE:             # <<<<<<<<<<<<<<
@@ -28756,7 +27515,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
       goto __pyx_L6;
     }
 
-    /* "pyspark_jetstream/_decode.pyx":651
+    /* "pyspark_jetstream/_decode.pyx":545
  *             to[5] = 0
  *         else:
  *             head = start[at:at + RECORD_HEAD]             # <<<<<<<<<<<<<<
@@ -28764,12 +27523,12 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
  *             to = out.extend(RECORD_FIXED + len(body))
 */
     /*else*/ {
-      __pyx_t_5 = __Pyx_PyBytes_FromStringAndSize(__pyx_v_start + __pyx_v_at, (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD) - __pyx_v_at); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 651, __pyx_L1_error)
+      __pyx_t_5 = __Pyx_PyBytes_FromStringAndSize(__pyx_v_start + __pyx_v_at, (__pyx_v_at + __pyx_e_17pyspark_jetstream_6_bytes_RECORD_HEAD) - __pyx_v_at); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 545, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_5);
       __Pyx_XDECREF_SET(__pyx_v_head, ((PyObject*)__pyx_t_5));
       __pyx_t_5 = 0;
 
-      /* "pyspark_jetstream/_decode.pyx":652
+      /* "pyspark_jetstream/_decode.pyx":546
  *         else:
  *             head = start[at:at + RECORD_HEAD]
  *             body = opener(<int>start[at + 5], head, start[at + RECORD_HEAD:at + length - 8])             # <<<<<<<<<<<<<<
@@ -28779,9 +27538,9 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
       __pyx_t_6 = NULL;
       __Pyx_INCREF(__pyx_v_opener);
       __pyx_t_11 = __pyx_v_opener; 
-      __pyx_t_12 = __Pyx_PyLong_From_int(((int)(__pyx_v_start[(__pyx_v_at + 5)]))); if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 652, __pyx_L1_error)
+      __pyx_t_12 = __Pyx_PyLong_From_int(((int)(__pyx_v_start[(__pyx_v_at + 5)]))); if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 546, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_12);
-      __pyx_t_13 = __Pyx_PyBytes_FromStringAndSize(__pyx_v_start + (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD), ((__pyx_v_at + __pyx_v_length) - 8) - (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD)); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 652, __pyx_L1_error)
+      __pyx_t_13 = __Pyx_PyBytes_FromStringAndSize(__pyx_v_start + (__pyx_v_at + __pyx_e_17pyspark_jetstream_6_bytes_RECORD_HEAD), ((__pyx_v_at + __pyx_v_length) - 8) - (__pyx_v_at + __pyx_e_17pyspark_jetstream_6_bytes_RECORD_HEAD)); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 546, __pyx_L1_error)
       __Pyx_GOTREF(__pyx_t_13);
       __pyx_t_7 = 1;
       #if CYTHON_UNPACK_METHODS
@@ -28802,14 +27561,14 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
         __Pyx_DECREF(__pyx_t_12); __pyx_t_12 = 0;
         __Pyx_DECREF(__pyx_t_13); __pyx_t_13 = 0;
         __Pyx_DECREF(__pyx_t_11); __pyx_t_11 = 0;
-        if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 652, __pyx_L1_error)
+        if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 546, __pyx_L1_error)
         __Pyx_GOTREF(__pyx_t_5);
       }
-      if (!(likely(PyBytes_CheckExact(__pyx_t_5))||((__pyx_t_5) == Py_None) || __Pyx_RaiseUnexpectedTypeError("bytes", __pyx_t_5))) __PYX_ERR(0, 652, __pyx_L1_error)
+      if (!(likely(PyBytes_CheckExact(__pyx_t_5))||((__pyx_t_5) == Py_None) || __Pyx_RaiseUnexpectedTypeError("bytes", __pyx_t_5))) __PYX_ERR(0, 546, __pyx_L1_error)
       __Pyx_XDECREF_SET(__pyx_v_body, ((PyObject*)__pyx_t_5));
       __pyx_t_5 = 0;
 
-      /* "pyspark_jetstream/_decode.pyx":653
+      /* "pyspark_jetstream/_decode.pyx":547
  *             head = start[at:at + RECORD_HEAD]
  *             body = opener(<int>start[at + 5], head, start[at + RECORD_HEAD:at + length - 8])
  *             to = out.extend(RECORD_FIXED + len(body))             # <<<<<<<<<<<<<<
@@ -28818,23 +27577,23 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
       if (unlikely(__pyx_v_body == Py_None)) {
         PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-        __PYX_ERR(0, 653, __pyx_L1_error)
+        __PYX_ERR(0, 547, __pyx_L1_error)
       }
-      __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_body); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 653, __pyx_L1_error)
-      __pyx_t_10 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->extend(__pyx_v_out, (__pyx_e_17pyspark_jetstream_7_decode_RECORD_FIXED + __pyx_t_2)); if (unlikely(__pyx_t_10 == ((void *)NULL))) __PYX_ERR(0, 653, __pyx_L1_error)
+      __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_body); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 547, __pyx_L1_error)
+      __pyx_t_10 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->extend(__pyx_v_out, (__pyx_e_17pyspark_jetstream_6_bytes_RECORD_FIXED + __pyx_t_2)); if (unlikely(__pyx_t_10 == ((void *)NULL))) __PYX_ERR(0, 547, __pyx_L1_error)
       __pyx_v_to = __pyx_t_10;
 
 
-      /* "pyspark_jetstream/_decode.pyx":654
+      /* "pyspark_jetstream/_decode.pyx":548
  *             body = opener(<int>start[at + 5], head, start[at + RECORD_HEAD:at + length - 8])
  *             to = out.extend(RECORD_FIXED + len(body))
  *             memcpy(to, PyBytes_AS_STRING(head), RECORD_HEAD)             # <<<<<<<<<<<<<<
  *             to[5] = 0
  *             (<uint32_t*>to)[0] = <uint32_t>(RECORD_FIXED + len(body))
 */
-      (void)(memcpy(__pyx_v_to, PyBytes_AS_STRING(__pyx_v_head), __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD));
+      (void)(memcpy(__pyx_v_to, PyBytes_AS_STRING(__pyx_v_head), __pyx_e_17pyspark_jetstream_6_bytes_RECORD_HEAD));
 
-      /* "pyspark_jetstream/_decode.pyx":655
+      /* "pyspark_jetstream/_decode.pyx":549
  *             to = out.extend(RECORD_FIXED + len(body))
  *             memcpy(to, PyBytes_AS_STRING(head), RECORD_HEAD)
  *             to[5] = 0             # <<<<<<<<<<<<<<
@@ -28843,7 +27602,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
       (__pyx_v_to[5]) = 0;
 
-      /* "pyspark_jetstream/_decode.pyx":656
+      /* "pyspark_jetstream/_decode.pyx":550
  *             memcpy(to, PyBytes_AS_STRING(head), RECORD_HEAD)
  *             to[5] = 0
  *             (<uint32_t*>to)[0] = <uint32_t>(RECORD_FIXED + len(body))             # <<<<<<<<<<<<<<
@@ -28852,13 +27611,13 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
       if (unlikely(__pyx_v_body == Py_None)) {
         PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-        __PYX_ERR(0, 656, __pyx_L1_error)
+        __PYX_ERR(0, 550, __pyx_L1_error)
       }
-      __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_body); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 656, __pyx_L1_error)
-      (((uint32_t *)__pyx_v_to)[0]) = ((uint32_t)(__pyx_e_17pyspark_jetstream_7_decode_RECORD_FIXED + __pyx_t_2));
+      __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_body); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 550, __pyx_L1_error)
+      (((uint32_t *)__pyx_v_to)[0]) = ((uint32_t)(__pyx_e_17pyspark_jetstream_6_bytes_RECORD_FIXED + __pyx_t_2));
 
 
-      /* "pyspark_jetstream/_decode.pyx":657
+      /* "pyspark_jetstream/_decode.pyx":551
  *             to[5] = 0
  *             (<uint32_t*>to)[0] = <uint32_t>(RECORD_FIXED + len(body))
  *             memcpy(to + RECORD_HEAD, PyBytes_AS_STRING(body), len(body))             # <<<<<<<<<<<<<<
@@ -28867,15 +27626,15 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
       if (unlikely(__pyx_v_body == Py_None)) {
         PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-        __PYX_ERR(0, 657, __pyx_L1_error)
+        __PYX_ERR(0, 551, __pyx_L1_error)
       }
-      __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_body); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 657, __pyx_L1_error)
-      (void)(memcpy((__pyx_v_to + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD), PyBytes_AS_STRING(__pyx_v_body), __pyx_t_2));
+      __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_body); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 551, __pyx_L1_error)
+      (void)(memcpy((__pyx_v_to + __pyx_e_17pyspark_jetstream_6_bytes_RECORD_HEAD), PyBytes_AS_STRING(__pyx_v_body), __pyx_t_2));
 
     }
     __pyx_L6:;
 
-    /* "pyspark_jetstream/_decode.pyx":658
+    /* "pyspark_jetstream/_decode.pyx":552
  *             (<uint32_t*>to)[0] = <uint32_t>(RECORD_FIXED + len(body))
  *             memcpy(to + RECORD_HEAD, PyBytes_AS_STRING(body), len(body))
  *         store_checksum(to, salt)             # <<<<<<<<<<<<<<
@@ -28884,7 +27643,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
 */
     __pyx_f_17pyspark_jetstream_7_decode_store_checksum(__pyx_v_to, __pyx_v_salt);
 
-    /* "pyspark_jetstream/_decode.pyx":659
+    /* "pyspark_jetstream/_decode.pyx":553
  *             memcpy(to + RECORD_HEAD, PyBytes_AS_STRING(body), len(body))
  *         store_checksum(to, salt)
  *         at += length             # <<<<<<<<<<<<<<
@@ -28895,14 +27654,14 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
   }
   __pyx_L4_break:;
 
-  /* "pyspark_jetstream/_decode.pyx":660
+  /* "pyspark_jetstream/_decode.pyx":554
  *         store_checksum(to, salt)
  *         at += length
  *     return out.take()             # <<<<<<<<<<<<<<
  * 
  * 
 */
-  __pyx_t_5 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->take(__pyx_v_out); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 660, __pyx_L1_error)
+  __pyx_t_5 = ((struct __pyx_vtabstruct_17pyspark_jetstream_7_decode_Bytes *)__pyx_v_out->__pyx_vtab)->take(__pyx_v_out); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 554, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
   {
     PyObject *__pyx_temp;
@@ -28915,7 +27674,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
   __pyx_t_5 = 0;
   goto __pyx_L0;
 
-  /* "pyspark_jetstream/_decode.pyx":630
+  /* "pyspark_jetstream/_decode.pyx":524
  * 
  * 
  * def open_records(const unsigned char[::1] data, uint64_t salt, opener) -> bytes:             # <<<<<<<<<<<<<<
@@ -28946,7 +27705,7 @@ static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_12open_records(CYTHON_UNU
   return __pyx_r;
 }
 
-/* "pyspark_jetstream/_decode.pyx":663
+/* "pyspark_jetstream/_decode.pyx":557
  * 
  * 
  * cdef void store_checksum(char* record, uint64_t salt) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -28958,34 +27717,31 @@ static void __pyx_f_17pyspark_jetstream_7_decode_store_checksum(char *__pyx_v_re
   uint32_t __pyx_v_size;
   uint64_t __pyx_v_value;
 
-  /* "pyspark_jetstream/_decode.pyx":664
+  /* "pyspark_jetstream/_decode.pyx":558
  * 
  * cdef void store_checksum(char* record, uint64_t salt) noexcept nogil:
  *     cdef uint32_t size = load32(record)             # <<<<<<<<<<<<<<
  *     cdef uint64_t value = xxh64(record, size - 8, salt)
  *     memcpy(record + size - 8, &value, 8)
 */
-  __pyx_v_size = __pyx_f_17pyspark_jetstream_7_decode_load32(__pyx_v_record);
+  __pyx_v_size = __pyx_f_17pyspark_jetstream_6_bytes_load32(__pyx_v_record);
 
-  /* "pyspark_jetstream/_decode.pyx":665
+  /* "pyspark_jetstream/_decode.pyx":559
  * cdef void store_checksum(char* record, uint64_t salt) noexcept nogil:
  *     cdef uint32_t size = load32(record)
  *     cdef uint64_t value = xxh64(record, size - 8, salt)             # <<<<<<<<<<<<<<
  *     memcpy(record + size - 8, &value, 8)
- * 
 */
   __pyx_v_value = martlet_xxh64(__pyx_v_record, (__pyx_v_size - 8), __pyx_v_salt);
 
-  /* "pyspark_jetstream/_decode.pyx":666
+  /* "pyspark_jetstream/_decode.pyx":560
  *     cdef uint32_t size = load32(record)
  *     cdef uint64_t value = xxh64(record, size - 8, salt)
  *     memcpy(record + size - 8, &value, 8)             # <<<<<<<<<<<<<<
- * 
- * 
 */
   (void)(memcpy(((__pyx_v_record + __pyx_v_size) - 8), (&__pyx_v_value), 8));
 
-  /* "pyspark_jetstream/_decode.pyx":663
+  /* "pyspark_jetstream/_decode.pyx":557
  * 
  * 
  * cdef void store_checksum(char* record, uint64_t salt) noexcept nogil:             # <<<<<<<<<<<<<<
@@ -28998,1007 +27754,6 @@ static void __pyx_f_17pyspark_jetstream_7_decode_store_checksum(char *__pyx_v_re
 
 }
 
-/* "pyspark_jetstream/_decode.pyx":669
- * 
- * 
- * cdef uint64_t last_of_records(const char* at, uint64_t size) noexcept nogil:             # <<<<<<<<<<<<<<
- *     cdef uint64_t seen = 0
- *     cdef uint32_t length
-*/
-
-static uint64_t __pyx_f_17pyspark_jetstream_7_decode_last_of_records(char const *__pyx_v_at, uint64_t __pyx_v_size) {
-  uint64_t __pyx_v_seen;
-  uint32_t __pyx_v_length;
-  uint64_t __pyx_r;
-  int __pyx_t_1;
-
-
-
-  /* "pyspark_jetstream/_decode.pyx":670
- * 
- * cdef uint64_t last_of_records(const char* at, uint64_t size) noexcept nogil:
- *     cdef uint64_t seen = 0             # <<<<<<<<<<<<<<
- *     cdef uint32_t length
- *     while size:
-*/
-  __pyx_v_seen = 0;
-
-  /* "pyspark_jetstream/_decode.pyx":672
- *     cdef uint64_t seen = 0
- *     cdef uint32_t length
- *     while size:             # <<<<<<<<<<<<<<
- *         length = shape_of(at, size)
- *         if length == 0:
-*/
-  while (1) {
-    __pyx_t_1 = (__pyx_v_size != 0);
-
-
-    if (!__pyx_t_1) break;
-
-    /* "pyspark_jetstream/_decode.pyx":673
- *     cdef uint32_t length
- *     while size:
- *         length = shape_of(at, size)             # <<<<<<<<<<<<<<
- *         if length == 0:
- *             return seen
-*/
-    __pyx_v_length = __pyx_f_17pyspark_jetstream_7_decode_shape_of(__pyx_v_at, __pyx_v_size);
-
-    /* "pyspark_jetstream/_decode.pyx":674
- *     while size:
- *         length = shape_of(at, size)
- *         if length == 0:             # <<<<<<<<<<<<<<
- *             return seen
- *         seen = load64(at + 8)
-*/
-    __pyx_t_1 = (__pyx_v_length == 0);
-
-    if (__pyx_t_1) {
-
-
-      /* "pyspark_jetstream/_decode.pyx":675
- *         length = shape_of(at, size)
- *         if length == 0:
- *             return seen             # <<<<<<<<<<<<<<
- *         seen = load64(at + 8)
- *         if at[4] == KIND_SKIP:
-*/
-      {
-
-        __pyx_r = __pyx_v_seen;
-      }
-      goto __pyx_L0;
-
-      /* "pyspark_jetstream/_decode.pyx":674
- *     while size:
- *         length = shape_of(at, size)
- *         if length == 0:             # <<<<<<<<<<<<<<
- *             return seen
- *         seen = load64(at + 8)
-*/
-    }
-
-    /* "pyspark_jetstream/_decode.pyx":676
- *         if length == 0:
- *             return seen
- *         seen = load64(at + 8)             # <<<<<<<<<<<<<<
- *         if at[4] == KIND_SKIP:
- *             seen += load64(at + RECORD_HEAD) - 1
-*/
-    __pyx_v_seen = __pyx_f_17pyspark_jetstream_7_decode_load64((__pyx_v_at + 8));
-
-    /* "pyspark_jetstream/_decode.pyx":677
- *             return seen
- *         seen = load64(at + 8)
- *         if at[4] == KIND_SKIP:             # <<<<<<<<<<<<<<
- *             seen += load64(at + RECORD_HEAD) - 1
- *         at += length
-*/
-    __pyx_t_1 = ((__pyx_v_at[4]) == __pyx_e_17pyspark_jetstream_7_decode_KIND_SKIP);
-
-    if (__pyx_t_1) {
-
-
-      /* "pyspark_jetstream/_decode.pyx":678
- *         seen = load64(at + 8)
- *         if at[4] == KIND_SKIP:
- *             seen += load64(at + RECORD_HEAD) - 1             # <<<<<<<<<<<<<<
- *         at += length
- *         size -= length
-*/
-      __pyx_v_seen = (__pyx_v_seen + (__pyx_f_17pyspark_jetstream_7_decode_load64((__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_RECORD_HEAD)) - 1));
-
-      /* "pyspark_jetstream/_decode.pyx":677
- *             return seen
- *         seen = load64(at + 8)
- *         if at[4] == KIND_SKIP:             # <<<<<<<<<<<<<<
- *             seen += load64(at + RECORD_HEAD) - 1
- *         at += length
-*/
-    }
-
-    /* "pyspark_jetstream/_decode.pyx":679
- *         if at[4] == KIND_SKIP:
- *             seen += load64(at + RECORD_HEAD) - 1
- *         at += length             # <<<<<<<<<<<<<<
- *         size -= length
- *     return seen
-*/
-    __pyx_v_at = (__pyx_v_at + __pyx_v_length);
-
-    /* "pyspark_jetstream/_decode.pyx":680
- *             seen += load64(at + RECORD_HEAD) - 1
- *         at += length
- *         size -= length             # <<<<<<<<<<<<<<
- *     return seen
- * 
-*/
-    __pyx_v_size = (__pyx_v_size - __pyx_v_length);
-  }
-
-  /* "pyspark_jetstream/_decode.pyx":681
- *         at += length
- *         size -= length
- *     return seen             # <<<<<<<<<<<<<<
- * 
- * 
-*/
-  {
-
-    __pyx_r = __pyx_v_seen;
-  }
-  goto __pyx_L0;
-
-  /* "pyspark_jetstream/_decode.pyx":669
- * 
- * 
- * cdef uint64_t last_of_records(const char* at, uint64_t size) noexcept nogil:             # <<<<<<<<<<<<<<
- *     cdef uint64_t seen = 0
- *     cdef uint32_t length
-*/
-
-  /* function exit code */
-  __pyx_L0:;
-
-
-
-
-  return __pyx_r;
-}
-
-/* "pyspark_jetstream/_decode.pyx":684
- * 
- * 
- * def scan_log(bytes data, uint64_t base, uint64_t salt, size_t at, bint resync) -> tuple[list, int, bool]:             # <<<<<<<<<<<<<<
- *     """`(frames, where the next will be, whether the segment is finished)` from byte `at` on.
- * 
-*/
-
-/* Python wrapper */
-static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_15scan_log(PyObject *__pyx_self, 
-#if CYTHON_VECTORCALL
-PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
-#else
-PyObject *__pyx_args, PyObject *__pyx_kwds
-#endif
-); /*proto*/
-PyDoc_STRVAR(__pyx_doc_17pyspark_jetstream_7_decode_14scan_log, "`(frames, where the next will be, whether the segment is finished)` from byte `at` on.\n\n    `data` is the segment whose first byte has position `base`. A frame is (group, index, kind,\n    payload); of records frames the payload is their last sequence. With `resync` it looks\n    behind what does not hold for the next frame; without, that is the end for now.\n    ");
-static PyMethodDef __pyx_mdef_17pyspark_jetstream_7_decode_15scan_log = {"scan_log", (PyCFunction)(void(*)(void))(__Pyx_PyCFunction_FastCallWithKeywords)__pyx_pw_17pyspark_jetstream_7_decode_15scan_log, __Pyx_METH_FASTCALL|METH_KEYWORDS, __pyx_doc_17pyspark_jetstream_7_decode_14scan_log};
-static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_15scan_log(PyObject *__pyx_self, 
-#if CYTHON_VECTORCALL
-PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
-#else
-PyObject *__pyx_args, PyObject *__pyx_kwds
-#endif
-) {
-  PyObject *__pyx_v_data = 0;
-  uint64_t __pyx_v_base;
-  uint64_t __pyx_v_salt;
-  size_t __pyx_v_at;
-  int __pyx_v_resync;
-  #if !CYTHON_VECTORCALL
-  CYTHON_UNUSED Py_ssize_t __pyx_nargs;
-  #endif
-  CYTHON_UNUSED PyObject *const *__pyx_kwvalues;
-  PyObject* values[5] = {0,0,0,0,0};
-  int __pyx_lineno = 0;
-  const char *__pyx_filename = NULL;
-  int __pyx_clineno = 0;
-  PyObject *__pyx_r = 0;
-  __Pyx_RefNannyDeclarations
-  __Pyx_RefNannySetupContext("scan_log (wrapper)", 0);
-  #if !CYTHON_VECTORCALL
-  #if CYTHON_ASSUME_SAFE_SIZE
-  __pyx_nargs = PyTuple_GET_SIZE(__pyx_args);
-  #else
-  __pyx_nargs = PyTuple_Size(__pyx_args); if (unlikely(__pyx_nargs < 0)) return NULL;
-  #endif
-  #endif
-  __pyx_kwvalues = __Pyx_KwValues_FASTCALL(__pyx_args, __pyx_nargs);
-  {
-    PyObject ** const __pyx_pyargnames[] = {&__pyx_mstate_global->__pyx_n_u_data,&__pyx_mstate_global->__pyx_n_u_base,&__pyx_mstate_global->__pyx_n_u_salt,&__pyx_mstate_global->__pyx_n_u_at,&__pyx_mstate_global->__pyx_n_u_resync,0};
-    const Py_ssize_t __pyx_kwds_len = (__pyx_kwds) ? __Pyx_NumKwargs_FASTCALL(__pyx_kwds) : 0;
-    if (unlikely(__pyx_kwds_len < 0)) __PYX_ERR(0, 684, __pyx_L3_error)
-    if (__pyx_kwds_len > 0) {
-      switch (__pyx_nargs) {
-        case  5:
-        values[4] = __Pyx_ArgRef_FASTCALL(__pyx_args, 4);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(0, 684, __pyx_L3_error)
-        CYTHON_FALLTHROUGH;
-        case  4:
-        values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 684, __pyx_L3_error)
-        CYTHON_FALLTHROUGH;
-        case  3:
-        values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 684, __pyx_L3_error)
-        CYTHON_FALLTHROUGH;
-        case  2:
-        values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 684, __pyx_L3_error)
-        CYTHON_FALLTHROUGH;
-        case  1:
-        values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-        if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 684, __pyx_L3_error)
-        CYTHON_FALLTHROUGH;
-        case  0: break;
-        default: goto __pyx_L5_argtuple_error;
-      }
-      const Py_ssize_t kwd_pos_args = __pyx_nargs;
-      if (__Pyx_ParseKeywords(__pyx_kwds, __pyx_kwvalues, __pyx_pyargnames, 0, values, kwd_pos_args, __pyx_kwds_len, "scan_log", 0) < (0)) __PYX_ERR(0, 684, __pyx_L3_error)
-      for (Py_ssize_t i = __pyx_nargs; i < 5; i++) {
-        if (unlikely(!values[i])) { __Pyx_RaiseArgtupleInvalid("scan_log", 1, 5, 5, i); __PYX_ERR(0, 684, __pyx_L3_error) }
-      }
-    } else if (unlikely(__pyx_nargs != 5)) {
-      goto __pyx_L5_argtuple_error;
-    } else {
-      values[0] = __Pyx_ArgRef_FASTCALL(__pyx_args, 0);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[0])) __PYX_ERR(0, 684, __pyx_L3_error)
-      values[1] = __Pyx_ArgRef_FASTCALL(__pyx_args, 1);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[1])) __PYX_ERR(0, 684, __pyx_L3_error)
-      values[2] = __Pyx_ArgRef_FASTCALL(__pyx_args, 2);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[2])) __PYX_ERR(0, 684, __pyx_L3_error)
-      values[3] = __Pyx_ArgRef_FASTCALL(__pyx_args, 3);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[3])) __PYX_ERR(0, 684, __pyx_L3_error)
-      values[4] = __Pyx_ArgRef_FASTCALL(__pyx_args, 4);
-      if (!CYTHON_ASSUME_SAFE_MACROS && unlikely(!values[4])) __PYX_ERR(0, 684, __pyx_L3_error)
-    }
-    __pyx_v_data = ((PyObject*)values[0]);
-    __pyx_v_base = __Pyx_PyLong_As_uint64_t(values[1]); if (unlikely((__pyx_v_base == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 684, __pyx_L3_error)
-    __pyx_v_salt = __Pyx_PyLong_As_uint64_t(values[2]); if (unlikely((__pyx_v_salt == ((uint64_t)-1)) && PyErr_Occurred())) __PYX_ERR(0, 684, __pyx_L3_error)
-    __pyx_v_at = __Pyx_PyLong_As_size_t(values[3]); if (unlikely((__pyx_v_at == (size_t)-1) && PyErr_Occurred())) __PYX_ERR(0, 684, __pyx_L3_error)
-    __pyx_v_resync = __Pyx_PyObject_IsTrue(values[4]); if (unlikely((__pyx_v_resync == (int)-1) && PyErr_Occurred())) __PYX_ERR(0, 684, __pyx_L3_error)
-  }
-  goto __pyx_L6_skip;
-  __pyx_L5_argtuple_error:;
-  __Pyx_RaiseArgtupleInvalid("scan_log", 1, 5, 5, __pyx_nargs); __PYX_ERR(0, 684, __pyx_L3_error)
-  __pyx_L6_skip:;
-  goto __pyx_L4_argument_unpacking_done;
-  __pyx_L3_error:;
-  for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
-    Py_XDECREF(values[__pyx_temp]);
-  }
-  __Pyx_AddTraceback("pyspark_jetstream._decode.scan_log", __pyx_clineno, __pyx_lineno, __pyx_filename);
-  __Pyx_RefNannyFinishContext();
-  return NULL;
-  __pyx_L4_argument_unpacking_done:;
-  if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v_data), (&PyBytes_Type), 1, "data", 1))) __PYX_ERR(0, 684, __pyx_L1_error)
-  __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_14scan_log(__pyx_self, __pyx_v_data, __pyx_v_base, __pyx_v_salt, __pyx_v_at, __pyx_v_resync);
-
-  /* function exit code */
-  goto __pyx_L0;
-  __pyx_L1_error:;
-  __pyx_r = NULL;
-  for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
-    Py_XDECREF(values[__pyx_temp]);
-  }
-  goto __pyx_L7_cleaned_up;
-  __pyx_L0:;
-  for (Py_ssize_t __pyx_temp=0; __pyx_temp < (Py_ssize_t)(sizeof(values)/sizeof(values[0])); ++__pyx_temp) {
-    Py_XDECREF(values[__pyx_temp]);
-  }
-  __pyx_L7_cleaned_up:;
-
-
-
-
-  __Pyx_RefNannyFinishContext();
-  return __pyx_r;
-}
-
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_14scan_log(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v_data, uint64_t __pyx_v_base, uint64_t __pyx_v_salt, size_t __pyx_v_at, int __pyx_v_resync) {
-  char const *__pyx_v_start;
-  size_t __pyx_v_size;
-  size_t __pyx_v_total;
-  size_t __pyx_v_behind;
-  PyObject *__pyx_v_frames = 0;
-  PyObject *__pyx_r = NULL;
-  __Pyx_RefNannyDeclarations
-  char const *__pyx_t_1;
-  Py_ssize_t __pyx_t_2;
-  PyObject *__pyx_t_3 = NULL;
-  int __pyx_t_4;
-  int __pyx_t_5;
-  PyObject *__pyx_t_6 = NULL;
-  int __pyx_t_7;
-  PyObject *__pyx_t_8 = NULL;
-  PyObject *__pyx_t_9 = NULL;
-  PyObject *__pyx_t_10 = NULL;
-  int __pyx_t_11;
-  int __pyx_lineno = 0;
-  const char *__pyx_filename = NULL;
-  int __pyx_clineno = 0;
-  __Pyx_RefNannySetupContext("scan_log", 0);
-
-
-  /* "pyspark_jetstream/_decode.pyx":691
- *     behind what does not hold for the next frame; without, that is the end for now.
- *     """
- *     cdef const char* start = data             # <<<<<<<<<<<<<<
- *     cdef size_t size = len(data), total, behind = at
- *     cdef uint64_t payload
-*/
-  if (unlikely(__pyx_v_data == Py_None)) {
-    PyErr_SetString(PyExc_TypeError, "expected bytes, NoneType found");
-    __PYX_ERR(0, 691, __pyx_L1_error)
-  }
-  __pyx_t_1 = __Pyx_PyBytes_AsString(__pyx_v_data); if (unlikely((!__pyx_t_1) && PyErr_Occurred())) __PYX_ERR(0, 691, __pyx_L1_error)
-  __pyx_v_start = __pyx_t_1;
-
-  /* "pyspark_jetstream/_decode.pyx":692
- *     """
- *     cdef const char* start = data
- *     cdef size_t size = len(data), total, behind = at             # <<<<<<<<<<<<<<
- *     cdef uint64_t payload
- *     cdef list frames = []
-*/
-  if (unlikely(__pyx_v_data == Py_None)) {
-    PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-    __PYX_ERR(0, 692, __pyx_L1_error)
-  }
-  __pyx_t_2 = __Pyx_PyBytes_GET_SIZE(__pyx_v_data); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 692, __pyx_L1_error)
-  __pyx_v_size = __pyx_t_2;
-  __pyx_v_behind = __pyx_v_at;
-
-  /* "pyspark_jetstream/_decode.pyx":694
- *     cdef size_t size = len(data), total, behind = at
- *     cdef uint64_t payload
- *     cdef list frames = []             # <<<<<<<<<<<<<<
- *     while at + FRAME_HEAD <= size:
- *         total = load32(start + at)
-*/
-  __pyx_t_3 = PyList_New(0); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 694, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_3);
-  __pyx_v_frames = ((PyObject*)__pyx_t_3);
-  __pyx_t_3 = 0;
-
-  /* "pyspark_jetstream/_decode.pyx":695
- *     cdef uint64_t payload
- *     cdef list frames = []
- *     while at + FRAME_HEAD <= size:             # <<<<<<<<<<<<<<
- *         total = load32(start + at)
- *         if start[at + 4] < FRAME_RECORDS or start[at + 4] > FRAME_GONE or total + FRAME_HEAD > size - at or (
-*/
-  while (1) {
-    __pyx_t_4 = ((__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD) <= __pyx_v_size);
-
-
-    if (!__pyx_t_4) break;
-
-    /* "pyspark_jetstream/_decode.pyx":696
- *     cdef list frames = []
- *     while at + FRAME_HEAD <= size:
- *         total = load32(start + at)             # <<<<<<<<<<<<<<
- *         if start[at + 4] < FRAME_RECORDS or start[at + 4] > FRAME_GONE or total + FRAME_HEAD > size - at or (
- *                 xxh64(start + at + FRAME_HEAD, total, xxh64(start + at, 32, salt + base + at))
-*/
-    __pyx_v_total = __pyx_f_17pyspark_jetstream_7_decode_load32((__pyx_v_start + __pyx_v_at));
-
-    /* "pyspark_jetstream/_decode.pyx":697
- *     while at + FRAME_HEAD <= size:
- *         total = load32(start + at)
- *         if start[at + 4] < FRAME_RECORDS or start[at + 4] > FRAME_GONE or total + FRAME_HEAD > size - at or (             # <<<<<<<<<<<<<<
- *                 xxh64(start + at + FRAME_HEAD, total, xxh64(start + at, 32, salt + base + at))
- *                 != load64(start + at + 32)):
-*/
-    __pyx_t_5 = ((__pyx_v_start[(__pyx_v_at + 4)]) < __pyx_e_17pyspark_jetstream_7_decode_FRAME_RECORDS);
-
-    if (!__pyx_t_5) {
-
-    } else {
-
-      __pyx_t_4 = __pyx_t_5;
-
-      goto __pyx_L6_bool_binop_done;
-    }
-    __pyx_t_5 = ((__pyx_v_start[(__pyx_v_at + 4)]) > __pyx_e_17pyspark_jetstream_7_decode_FRAME_GONE);
-
-    if (!__pyx_t_5) {
-
-    } else {
-
-      __pyx_t_4 = __pyx_t_5;
-
-      goto __pyx_L6_bool_binop_done;
-    }
-    __pyx_t_5 = ((__pyx_v_total + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD) > (__pyx_v_size - __pyx_v_at));
-
-    if (!__pyx_t_5) {
-
-    } else {
-
-      __pyx_t_4 = __pyx_t_5;
-
-      goto __pyx_L6_bool_binop_done;
-    }
-
-    /* "pyspark_jetstream/_decode.pyx":699
- *         if start[at + 4] < FRAME_RECORDS or start[at + 4] > FRAME_GONE or total + FRAME_HEAD > size - at or (
- *                 xxh64(start + at + FRAME_HEAD, total, xxh64(start + at, 32, salt + base + at))
- *                 != load64(start + at + 32)):             # <<<<<<<<<<<<<<
- *             if not resync:
- *                 break
-*/
-    __pyx_t_5 = (martlet_xxh64(((__pyx_v_start + __pyx_v_at) + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD), __pyx_v_total, martlet_xxh64((__pyx_v_start + __pyx_v_at), 32, ((__pyx_v_salt + __pyx_v_base) + __pyx_v_at))) != __pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + 32)));
-
-
-    __pyx_t_4 = __pyx_t_5;
-
-    __pyx_L6_bool_binop_done:;
-
-    /* "pyspark_jetstream/_decode.pyx":697
- *     while at + FRAME_HEAD <= size:
- *         total = load32(start + at)
- *         if start[at + 4] < FRAME_RECORDS or start[at + 4] > FRAME_GONE or total + FRAME_HEAD > size - at or (             # <<<<<<<<<<<<<<
- *                 xxh64(start + at + FRAME_HEAD, total, xxh64(start + at, 32, salt + base + at))
- *                 != load64(start + at + 32)):
-*/
-    if (__pyx_t_4) {
-
-
-      /* "pyspark_jetstream/_decode.pyx":700
- *                 xxh64(start + at + FRAME_HEAD, total, xxh64(start + at, 32, salt + base + at))
- *                 != load64(start + at + 32)):
- *             if not resync:             # <<<<<<<<<<<<<<
- *                 break
- *             at += 8
-*/
-      __pyx_t_4 = (!__pyx_v_resync);
-
-      if (__pyx_t_4) {
-
-
-        /* "pyspark_jetstream/_decode.pyx":701
- *                 != load64(start + at + 32)):
- *             if not resync:
- *                 break             # <<<<<<<<<<<<<<
- *             at += 8
- *             continue
-*/
-        goto __pyx_L4_break;
-
-        /* "pyspark_jetstream/_decode.pyx":700
- *                 xxh64(start + at + FRAME_HEAD, total, xxh64(start + at, 32, salt + base + at))
- *                 != load64(start + at + 32)):
- *             if not resync:             # <<<<<<<<<<<<<<
- *                 break
- *             at += 8
-*/
-      }
-
-      /* "pyspark_jetstream/_decode.pyx":702
- *             if not resync:
- *                 break
- *             at += 8             # <<<<<<<<<<<<<<
- *             continue
- *         if start[at + 4] == FRAME_MARK:
-*/
-      __pyx_v_at = (__pyx_v_at + 8);
-
-      /* "pyspark_jetstream/_decode.pyx":703
- *                 break
- *             at += 8
- *             continue             # <<<<<<<<<<<<<<
- *         if start[at + 4] == FRAME_MARK:
- *             return frames, at + FRAME_HEAD, True
-*/
-      goto __pyx_L3_continue;
-
-      /* "pyspark_jetstream/_decode.pyx":697
- *     while at + FRAME_HEAD <= size:
- *         total = load32(start + at)
- *         if start[at + 4] < FRAME_RECORDS or start[at + 4] > FRAME_GONE or total + FRAME_HEAD > size - at or (             # <<<<<<<<<<<<<<
- *                 xxh64(start + at + FRAME_HEAD, total, xxh64(start + at, 32, salt + base + at))
- *                 != load64(start + at + 32)):
-*/
-    }
-
-    /* "pyspark_jetstream/_decode.pyx":704
- *             at += 8
- *             continue
- *         if start[at + 4] == FRAME_MARK:             # <<<<<<<<<<<<<<
- *             return frames, at + FRAME_HEAD, True
- *         if start[at + 4] == FRAME_RECORDS:
-*/
-    __pyx_t_4 = ((__pyx_v_start[(__pyx_v_at + 4)]) == __pyx_e_17pyspark_jetstream_7_decode_FRAME_MARK);
-
-    if (__pyx_t_4) {
-
-
-      /* "pyspark_jetstream/_decode.pyx":705
- *             continue
- *         if start[at + 4] == FRAME_MARK:
- *             return frames, at + FRAME_HEAD, True             # <<<<<<<<<<<<<<
- *         if start[at + 4] == FRAME_RECORDS:
- *             add_records(frames, load64(start + at + 8), load64(start + at + 16),
-*/
-      __pyx_t_3 = __Pyx_PyLong_FromSize_t((__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD)); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 705, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_3);
-      __pyx_t_6 = PyTuple_New(3); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 705, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_6);
-      __Pyx_INCREF(__pyx_v_frames);
-      __Pyx_GIVEREF(__pyx_v_frames);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_6, 0, __pyx_v_frames) != (0)) __PYX_ERR(0, 705, __pyx_L1_error);
-      __Pyx_GIVEREF(__pyx_t_3);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_6, 1, __pyx_t_3) != (0)) __PYX_ERR(0, 705, __pyx_L1_error);
-      __Pyx_INCREF(Py_True);
-      __Pyx_GIVEREF(Py_True);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_6, 2, Py_True) != (0)) __PYX_ERR(0, 705, __pyx_L1_error);
-      __pyx_t_3 = 0;
-      {
-        PyObject *__pyx_temp;
-        {
-          __pyx_temp = __pyx_r;
-          __pyx_r = ((PyObject*)__pyx_t_6);
-        }
-        __Pyx_XDECREF(__pyx_temp);
-      }
-      __pyx_t_6 = 0;
-      goto __pyx_L0;
-
-      /* "pyspark_jetstream/_decode.pyx":704
- *             at += 8
- *             continue
- *         if start[at + 4] == FRAME_MARK:             # <<<<<<<<<<<<<<
- *             return frames, at + FRAME_HEAD, True
- *         if start[at + 4] == FRAME_RECORDS:
-*/
-    }
-
-    /* "pyspark_jetstream/_decode.pyx":706
- *         if start[at + 4] == FRAME_MARK:
- *             return frames, at + FRAME_HEAD, True
- *         if start[at + 4] == FRAME_RECORDS:             # <<<<<<<<<<<<<<
- *             add_records(frames, load64(start + at + 8), load64(start + at + 16),
- *                         last_of_records(start + at + FRAME_HEAD, total))
-*/
-    __pyx_t_4 = ((__pyx_v_start[(__pyx_v_at + 4)]) == __pyx_e_17pyspark_jetstream_7_decode_FRAME_RECORDS);
-
-    if (__pyx_t_4) {
-
-
-      /* "pyspark_jetstream/_decode.pyx":707
- *             return frames, at + FRAME_HEAD, True
- *         if start[at + 4] == FRAME_RECORDS:
- *             add_records(frames, load64(start + at + 8), load64(start + at + 16),             # <<<<<<<<<<<<<<
- *                         last_of_records(start + at + FRAME_HEAD, total))
- *         else:
-*/
-      __pyx_t_7 = __pyx_f_17pyspark_jetstream_7_decode_add_records(__pyx_v_frames, __pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + 8)), __pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + 16)), __pyx_f_17pyspark_jetstream_7_decode_last_of_records(((__pyx_v_start + __pyx_v_at) + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD), __pyx_v_total)); if (unlikely(__pyx_t_7 == ((int)-1))) __PYX_ERR(0, 707, __pyx_L1_error)
-
-
-      /* "pyspark_jetstream/_decode.pyx":706
- *         if start[at + 4] == FRAME_MARK:
- *             return frames, at + FRAME_HEAD, True
- *         if start[at + 4] == FRAME_RECORDS:             # <<<<<<<<<<<<<<
- *             add_records(frames, load64(start + at + 8), load64(start + at + 16),
- *                         last_of_records(start + at + FRAME_HEAD, total))
-*/
-      goto __pyx_L12;
-    }
-
-    /* "pyspark_jetstream/_decode.pyx":710
- *                         last_of_records(start + at + FRAME_HEAD, total))
- *         else:
- *             frames.append((load64(start + at + 8), load64(start + at + 16), <int>start[at + 4],             # <<<<<<<<<<<<<<
- *                            start[at + FRAME_HEAD:at + FRAME_HEAD + total]))
- *         at = (at + total + FRAME_HEAD + 7) & ~<size_t>7
-*/
-    /*else*/ {
-      __pyx_t_6 = __Pyx_PyLong_From_uint64_t(__pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + 8))); if (unlikely(!__pyx_t_6)) __PYX_ERR(0, 710, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_6);
-      __pyx_t_3 = __Pyx_PyLong_From_uint64_t(__pyx_f_17pyspark_jetstream_7_decode_load64(((__pyx_v_start + __pyx_v_at) + 16))); if (unlikely(!__pyx_t_3)) __PYX_ERR(0, 710, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_3);
-      __pyx_t_8 = __Pyx_PyLong_From_int(((int)(__pyx_v_start[(__pyx_v_at + 4)]))); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 710, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_8);
-
-      /* "pyspark_jetstream/_decode.pyx":711
- *         else:
- *             frames.append((load64(start + at + 8), load64(start + at + 16), <int>start[at + 4],
- *                            start[at + FRAME_HEAD:at + FRAME_HEAD + total]))             # <<<<<<<<<<<<<<
- *         at = (at + total + FRAME_HEAD + 7) & ~<size_t>7
- *         behind = at
-*/
-      __pyx_t_9 = __Pyx_PyBytes_FromStringAndSize(__pyx_v_start + (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD), ((__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD) + __pyx_v_total) - (__pyx_v_at + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD)); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 711, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_9);
-
-      /* "pyspark_jetstream/_decode.pyx":710
- *                         last_of_records(start + at + FRAME_HEAD, total))
- *         else:
- *             frames.append((load64(start + at + 8), load64(start + at + 16), <int>start[at + 4],             # <<<<<<<<<<<<<<
- *                            start[at + FRAME_HEAD:at + FRAME_HEAD + total]))
- *         at = (at + total + FRAME_HEAD + 7) & ~<size_t>7
-*/
-      __pyx_t_10 = PyTuple_New(4); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 710, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_10);
-      __Pyx_GIVEREF(__pyx_t_6);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_10, 0, __pyx_t_6) != (0)) __PYX_ERR(0, 710, __pyx_L1_error);
-      __Pyx_GIVEREF(__pyx_t_3);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_10, 1, __pyx_t_3) != (0)) __PYX_ERR(0, 710, __pyx_L1_error);
-      __Pyx_GIVEREF(__pyx_t_8);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_10, 2, __pyx_t_8) != (0)) __PYX_ERR(0, 710, __pyx_L1_error);
-      __Pyx_GIVEREF(__pyx_t_9);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_10, 3, __pyx_t_9) != (0)) __PYX_ERR(0, 710, __pyx_L1_error);
-      __pyx_t_6 = 0;
-      __pyx_t_3 = 0;
-      __pyx_t_8 = 0;
-      __pyx_t_9 = 0;
-      __pyx_t_11 = __Pyx_PyList_Append(__pyx_v_frames, __pyx_t_10); if (unlikely(__pyx_t_11 == ((int)-1))) __PYX_ERR(0, 710, __pyx_L1_error)
-      __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
-
-    }
-    __pyx_L12:;
-
-    /* "pyspark_jetstream/_decode.pyx":712
- *             frames.append((load64(start + at + 8), load64(start + at + 16), <int>start[at + 4],
- *                            start[at + FRAME_HEAD:at + FRAME_HEAD + total]))
- *         at = (at + total + FRAME_HEAD + 7) & ~<size_t>7             # <<<<<<<<<<<<<<
- *         behind = at
- *     return frames, behind, False
-*/
-    __pyx_v_at = ((((__pyx_v_at + __pyx_v_total) + __pyx_e_17pyspark_jetstream_7_decode_FRAME_HEAD) + 7) & (~((size_t)7)));
-
-    /* "pyspark_jetstream/_decode.pyx":713
- *                            start[at + FRAME_HEAD:at + FRAME_HEAD + total]))
- *         at = (at + total + FRAME_HEAD + 7) & ~<size_t>7
- *         behind = at             # <<<<<<<<<<<<<<
- *     return frames, behind, False
- * 
-*/
-    __pyx_v_behind = __pyx_v_at;
-    __pyx_L3_continue:;
-  }
-  __pyx_L4_break:;
-
-  /* "pyspark_jetstream/_decode.pyx":714
- *         at = (at + total + FRAME_HEAD + 7) & ~<size_t>7
- *         behind = at
- *     return frames, behind, False             # <<<<<<<<<<<<<<
- * 
- * 
-*/
-  __pyx_t_10 = __Pyx_PyLong_FromSize_t(__pyx_v_behind); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 714, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_10);
-  __pyx_t_9 = PyTuple_New(3); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 714, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_9);
-  __Pyx_INCREF(__pyx_v_frames);
-  __Pyx_GIVEREF(__pyx_v_frames);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 0, __pyx_v_frames) != (0)) __PYX_ERR(0, 714, __pyx_L1_error);
-  __Pyx_GIVEREF(__pyx_t_10);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 1, __pyx_t_10) != (0)) __PYX_ERR(0, 714, __pyx_L1_error);
-  __Pyx_INCREF(Py_False);
-  __Pyx_GIVEREF(Py_False);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 2, Py_False) != (0)) __PYX_ERR(0, 714, __pyx_L1_error);
-  __pyx_t_10 = 0;
-  {
-    PyObject *__pyx_temp;
-    {
-      __pyx_temp = __pyx_r;
-      __pyx_r = ((PyObject*)__pyx_t_9);
-    }
-    __Pyx_XDECREF(__pyx_temp);
-  }
-  __pyx_t_9 = 0;
-  goto __pyx_L0;
-
-  /* "pyspark_jetstream/_decode.pyx":684
- * 
- * 
- * def scan_log(bytes data, uint64_t base, uint64_t salt, size_t at, bint resync) -> tuple[list, int, bool]:             # <<<<<<<<<<<<<<
- *     """`(frames, where the next will be, whether the segment is finished)` from byte `at` on.
- * 
-*/
-
-  /* function exit code */
-  __pyx_L1_error:;
-  __Pyx_XDECREF(__pyx_t_3);
-  __Pyx_XDECREF(__pyx_t_6);
-  __Pyx_XDECREF(__pyx_t_8);
-  __Pyx_XDECREF(__pyx_t_9);
-  __Pyx_XDECREF(__pyx_t_10);
-  __Pyx_AddTraceback("pyspark_jetstream._decode.scan_log", __pyx_clineno, __pyx_lineno, __pyx_filename);
-  __pyx_r = NULL;
-  __pyx_L0:;
-
-
-
-
-  __Pyx_XDECREF(__pyx_v_frames);
-
-  __Pyx_XGIVEREF(__pyx_r);
-  __Pyx_RefNannyFinishContext();
-  return __pyx_r;
-}
-
-/* "pyspark_jetstream/_decode.pyx":717
- * 
- * 
- * cdef int add_records(list frames, uint64_t group, uint64_t index, uint64_t last) except -1:             # <<<<<<<<<<<<<<
- *     """One entry for a run of records frames of one group."""
- *     if frames:
-*/
-
-static int __pyx_f_17pyspark_jetstream_7_decode_add_records(PyObject *__pyx_v_frames, uint64_t __pyx_v_group, uint64_t __pyx_v_index, uint64_t __pyx_v_last) {
-  PyObject *__pyx_v_before = NULL;
-  int __pyx_r;
-  __Pyx_RefNannyDeclarations
-  int __pyx_t_1;
-  Py_ssize_t __pyx_t_2;
-  Py_ssize_t __pyx_t_3;
-  PyObject *__pyx_t_4 = NULL;
-  PyObject *__pyx_t_5 = NULL;
-  int __pyx_t_6;
-  PyObject *__pyx_t_7 = NULL;
-  PyObject *__pyx_t_8 = NULL;
-  PyObject *__pyx_t_9 = NULL;
-  int __pyx_t_10;
-  int __pyx_lineno = 0;
-  const char *__pyx_filename = NULL;
-  int __pyx_clineno = 0;
-  __Pyx_RefNannySetupContext("add_records", 0);
-
-  /* "pyspark_jetstream/_decode.pyx":719
- * cdef int add_records(list frames, uint64_t group, uint64_t index, uint64_t last) except -1:
- *     """One entry for a run of records frames of one group."""
- *     if frames:             # <<<<<<<<<<<<<<
- *         before = frames[len(frames) - 1]
- *         if before[0] == group and before[2] == FRAME_RECORDS and before[1] == index - 1:
-*/
-  if (__pyx_v_frames == Py_None) __pyx_t_1 = 0;
-  else
-  {
-    Py_ssize_t __pyx_temp = __Pyx_PyList_GET_SIZE(__pyx_v_frames);
-    if (unlikely(((!CYTHON_ASSUME_SAFE_SIZE) && __pyx_temp < 0))) __PYX_ERR(0, 719, __pyx_L1_error)
-    __pyx_t_1 = (__pyx_temp != 0);
-  }
-
-  if (__pyx_t_1) {
-
-
-    /* "pyspark_jetstream/_decode.pyx":720
- *     """One entry for a run of records frames of one group."""
- *     if frames:
- *         before = frames[len(frames) - 1]             # <<<<<<<<<<<<<<
- *         if before[0] == group and before[2] == FRAME_RECORDS and before[1] == index - 1:
- *             frames[len(frames) - 1] = (group, index, FRAME_RECORDS, last)
-*/
-    if (unlikely(__pyx_v_frames == Py_None)) {
-      PyErr_SetString(PyExc_TypeError, "\047NoneType\047 object is not subscriptable");
-      __PYX_ERR(0, 720, __pyx_L1_error)
-    }
-    if (unlikely(__pyx_v_frames == Py_None)) {
-      PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-      __PYX_ERR(0, 720, __pyx_L1_error)
-    }
-    __pyx_t_2 = __Pyx_PyList_GET_SIZE(__pyx_v_frames); if (unlikely(__pyx_t_2 == ((Py_ssize_t)-1))) __PYX_ERR(0, 720, __pyx_L1_error)
-    __pyx_t_3 = (__pyx_t_2 - 1);
-
-
-    __pyx_t_4 = __Pyx_PyList_GET_ITEM(__pyx_v_frames, __pyx_t_3);
-    __Pyx_INCREF(__pyx_t_4);
-
-    __pyx_v_before = __pyx_t_4;
-    __pyx_t_4 = 0;
-
-    /* "pyspark_jetstream/_decode.pyx":721
- *     if frames:
- *         before = frames[len(frames) - 1]
- *         if before[0] == group and before[2] == FRAME_RECORDS and before[1] == index - 1:             # <<<<<<<<<<<<<<
- *             frames[len(frames) - 1] = (group, index, FRAME_RECORDS, last)
- *             return 0
-*/
-    __pyx_t_4 = __Pyx_GetItemInt(__pyx_v_before, 0, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_OwnStrongReference); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 721, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_4);
-    __pyx_t_5 = __Pyx_PyLong_From_uint64_t(__pyx_v_group); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 721, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_5);
-    __pyx_t_6 = __Pyx_PyObject_CompareBoolEq_object_int(__pyx_t_4, __pyx_t_5, Py_EQ); if (unlikely((__pyx_t_6 < 0))) __PYX_ERR(0, 721, __pyx_L1_error)
-    __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-    __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-    if (__pyx_t_6) {
-
-    } else {
-
-      __pyx_t_1 = __pyx_t_6;
-
-      goto __pyx_L5_bool_binop_done;
-    }
-    __pyx_t_5 = __Pyx_GetItemInt(__pyx_v_before, 2, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_OwnStrongReference); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 721, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_5);
-    __pyx_t_4 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_17pyspark_jetstream_7_decode_FRAME_RECORDS); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 721, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_4);
-    __pyx_t_6 = __Pyx_PyObject_CompareBoolEq_object_int(__pyx_t_5, __pyx_t_4, Py_EQ); if (unlikely((__pyx_t_6 < 0))) __PYX_ERR(0, 721, __pyx_L1_error)
-    __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-    __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-    if (__pyx_t_6) {
-
-    } else {
-
-      __pyx_t_1 = __pyx_t_6;
-
-      goto __pyx_L5_bool_binop_done;
-    }
-    __pyx_t_4 = __Pyx_GetItemInt(__pyx_v_before, 1, long, 1, __Pyx_PyLong_From_long, 0, 0, 1, __Pyx_ReferenceSharing_OwnStrongReference); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 721, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_4);
-    __pyx_t_5 = __Pyx_PyLong_From_uint64_t((__pyx_v_index - 1)); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 721, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_t_5);
-    __pyx_t_6 = __Pyx_PyObject_CompareBoolEq_object_int(__pyx_t_4, __pyx_t_5, Py_EQ); if (unlikely((__pyx_t_6 < 0))) __PYX_ERR(0, 721, __pyx_L1_error)
-    __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
-    __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-
-    __pyx_t_1 = __pyx_t_6;
-
-    __pyx_L5_bool_binop_done:;
-    if (__pyx_t_1) {
-
-
-      /* "pyspark_jetstream/_decode.pyx":722
- *         before = frames[len(frames) - 1]
- *         if before[0] == group and before[2] == FRAME_RECORDS and before[1] == index - 1:
- *             frames[len(frames) - 1] = (group, index, FRAME_RECORDS, last)             # <<<<<<<<<<<<<<
- *             return 0
- *     frames.append((group, index, FRAME_RECORDS, last))
-*/
-      __pyx_t_5 = __Pyx_PyLong_From_uint64_t(__pyx_v_group); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 722, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_5);
-      __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_index); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 722, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_4);
-      __pyx_t_7 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_17pyspark_jetstream_7_decode_FRAME_RECORDS); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 722, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_7);
-      __pyx_t_8 = __Pyx_PyLong_From_uint64_t(__pyx_v_last); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 722, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_8);
-      __pyx_t_9 = PyTuple_New(4); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 722, __pyx_L1_error)
-      __Pyx_GOTREF(__pyx_t_9);
-      __Pyx_GIVEREF(__pyx_t_5);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 0, __pyx_t_5) != (0)) __PYX_ERR(0, 722, __pyx_L1_error);
-      __Pyx_GIVEREF(__pyx_t_4);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 1, __pyx_t_4) != (0)) __PYX_ERR(0, 722, __pyx_L1_error);
-      __Pyx_GIVEREF(__pyx_t_7);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 2, __pyx_t_7) != (0)) __PYX_ERR(0, 722, __pyx_L1_error);
-      __Pyx_GIVEREF(__pyx_t_8);
-      if (__Pyx_PyTuple_SET_ITEM(__pyx_t_9, 3, __pyx_t_8) != (0)) __PYX_ERR(0, 722, __pyx_L1_error);
-      __pyx_t_5 = 0;
-      __pyx_t_4 = 0;
-      __pyx_t_7 = 0;
-      __pyx_t_8 = 0;
-      if (unlikely(__pyx_v_frames == Py_None)) {
-        PyErr_SetString(PyExc_TypeError, "\047NoneType\047 object is not subscriptable");
-        __PYX_ERR(0, 722, __pyx_L1_error)
-      }
-      if (unlikely(__pyx_v_frames == Py_None)) {
-        PyErr_SetString(PyExc_TypeError, "object of type \047NoneType\047 has no len()");
-        __PYX_ERR(0, 722, __pyx_L1_error)
-      }
-      __pyx_t_3 = __Pyx_PyList_GET_SIZE(__pyx_v_frames); if (unlikely(__pyx_t_3 == ((Py_ssize_t)-1))) __PYX_ERR(0, 722, __pyx_L1_error)
-      __pyx_t_2 = (__pyx_t_3 - 1);
-
-
-      if (unlikely((__Pyx_SetItemInt(__pyx_v_frames, __pyx_t_2, __pyx_t_9, Py_ssize_t, 1, PyLong_FromSsize_t, 0, 0, 1, __Pyx_ReferenceSharing_FunctionArgument) < 0))) __PYX_ERR(0, 722, __pyx_L1_error)
-
-      __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
-
-      /* "pyspark_jetstream/_decode.pyx":723
- *         if before[0] == group and before[2] == FRAME_RECORDS and before[1] == index - 1:
- *             frames[len(frames) - 1] = (group, index, FRAME_RECORDS, last)
- *             return 0             # <<<<<<<<<<<<<<
- *     frames.append((group, index, FRAME_RECORDS, last))
- *     return 0
-*/
-      {
-
-        __pyx_r = 0;
-      }
-      goto __pyx_L0;
-
-      /* "pyspark_jetstream/_decode.pyx":721
- *     if frames:
- *         before = frames[len(frames) - 1]
- *         if before[0] == group and before[2] == FRAME_RECORDS and before[1] == index - 1:             # <<<<<<<<<<<<<<
- *             frames[len(frames) - 1] = (group, index, FRAME_RECORDS, last)
- *             return 0
-*/
-    }
-
-    /* "pyspark_jetstream/_decode.pyx":719
- * cdef int add_records(list frames, uint64_t group, uint64_t index, uint64_t last) except -1:
- *     """One entry for a run of records frames of one group."""
- *     if frames:             # <<<<<<<<<<<<<<
- *         before = frames[len(frames) - 1]
- *         if before[0] == group and before[2] == FRAME_RECORDS and before[1] == index - 1:
-*/
-  }
-
-  /* "pyspark_jetstream/_decode.pyx":724
- *             frames[len(frames) - 1] = (group, index, FRAME_RECORDS, last)
- *             return 0
- *     frames.append((group, index, FRAME_RECORDS, last))             # <<<<<<<<<<<<<<
- *     return 0
-*/
-  if (unlikely(__pyx_v_frames == Py_None)) {
-    PyErr_Format(PyExc_AttributeError, "\047NoneType\047 object has no attribute \047%.30s\047", "append");
-    __PYX_ERR(0, 724, __pyx_L1_error)
-  }
-  __pyx_t_9 = __Pyx_PyLong_From_uint64_t(__pyx_v_group); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 724, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_9);
-  __pyx_t_8 = __Pyx_PyLong_From_uint64_t(__pyx_v_index); if (unlikely(!__pyx_t_8)) __PYX_ERR(0, 724, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_8);
-  __pyx_t_7 = __Pyx_PyLong_From___pyx_anon_enum(__pyx_e_17pyspark_jetstream_7_decode_FRAME_RECORDS); if (unlikely(!__pyx_t_7)) __PYX_ERR(0, 724, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_7);
-  __pyx_t_4 = __Pyx_PyLong_From_uint64_t(__pyx_v_last); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 724, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_4);
-  __pyx_t_5 = PyTuple_New(4); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 724, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_5);
-  __Pyx_GIVEREF(__pyx_t_9);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 0, __pyx_t_9) != (0)) __PYX_ERR(0, 724, __pyx_L1_error);
-  __Pyx_GIVEREF(__pyx_t_8);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 1, __pyx_t_8) != (0)) __PYX_ERR(0, 724, __pyx_L1_error);
-  __Pyx_GIVEREF(__pyx_t_7);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 2, __pyx_t_7) != (0)) __PYX_ERR(0, 724, __pyx_L1_error);
-  __Pyx_GIVEREF(__pyx_t_4);
-  if (__Pyx_PyTuple_SET_ITEM(__pyx_t_5, 3, __pyx_t_4) != (0)) __PYX_ERR(0, 724, __pyx_L1_error);
-  __pyx_t_9 = 0;
-  __pyx_t_8 = 0;
-  __pyx_t_7 = 0;
-  __pyx_t_4 = 0;
-  __pyx_t_10 = __Pyx_PyList_Append(__pyx_v_frames, __pyx_t_5); if (unlikely(__pyx_t_10 == ((int)-1))) __PYX_ERR(0, 724, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-
-
-  /* "pyspark_jetstream/_decode.pyx":725
- *             return 0
- *     frames.append((group, index, FRAME_RECORDS, last))
- *     return 0             # <<<<<<<<<<<<<<
-*/
-  {
-
-    __pyx_r = 0;
-  }
-  goto __pyx_L0;
-
-  /* "pyspark_jetstream/_decode.pyx":717
- * 
- * 
- * cdef int add_records(list frames, uint64_t group, uint64_t index, uint64_t last) except -1:             # <<<<<<<<<<<<<<
- *     """One entry for a run of records frames of one group."""
- *     if frames:
-*/
-
-  /* function exit code */
-  __pyx_L1_error:;
-  __Pyx_XDECREF(__pyx_t_4);
-  __Pyx_XDECREF(__pyx_t_5);
-  __Pyx_XDECREF(__pyx_t_7);
-  __Pyx_XDECREF(__pyx_t_8);
-  __Pyx_XDECREF(__pyx_t_9);
-  __Pyx_AddTraceback("pyspark_jetstream._decode.add_records", __pyx_clineno, __pyx_lineno, __pyx_filename);
-  __pyx_r = -1;
-  __pyx_L0:;
-  __Pyx_XDECREF(__pyx_v_before);
-
-  __Pyx_RefNannyFinishContext();
-  return __pyx_r;
-}
-
 /* "(tree fragment)":4
  *     int __Pyx_CheckUnpickleChecksum(long, long, long, long, const char*) except -1
  *     int __Pyx_UpdateUnpickledDict(object, object, Py_ssize_t) except -1
@@ -30008,15 +27763,15 @@ static int __pyx_f_17pyspark_jetstream_7_decode_add_records(PyObject *__pyx_v_fr
 */
 
 /* Python wrapper */
-static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_17__pyx_unpickle_Bytes(PyObject *__pyx_self, 
+static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_7__pyx_unpickle_Bytes(PyObject *__pyx_self, 
 #if CYTHON_VECTORCALL
 PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
 #else
 PyObject *__pyx_args, PyObject *__pyx_kwds
 #endif
 ); /*proto*/
-static PyMethodDef __pyx_mdef_17pyspark_jetstream_7_decode_17__pyx_unpickle_Bytes = {"__pyx_unpickle_Bytes", (PyCFunction)(void(*)(void))(__Pyx_PyCFunction_FastCallWithKeywords)__pyx_pw_17pyspark_jetstream_7_decode_17__pyx_unpickle_Bytes, __Pyx_METH_FASTCALL|METH_KEYWORDS, 0};
-static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_17__pyx_unpickle_Bytes(PyObject *__pyx_self, 
+static PyMethodDef __pyx_mdef_17pyspark_jetstream_7_decode_7__pyx_unpickle_Bytes = {"__pyx_unpickle_Bytes", (PyCFunction)(void(*)(void))(__Pyx_PyCFunction_FastCallWithKeywords)__pyx_pw_17pyspark_jetstream_7_decode_7__pyx_unpickle_Bytes, __Pyx_METH_FASTCALL|METH_KEYWORDS, 0};
+static PyObject *__pyx_pw_17pyspark_jetstream_7_decode_7__pyx_unpickle_Bytes(PyObject *__pyx_self, 
 #if CYTHON_VECTORCALL
 PyObject *const *__pyx_args, Py_ssize_t __pyx_nargs, PyObject *__pyx_kwds
 #else
@@ -30099,7 +27854,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   return NULL;
   __pyx_L4_argument_unpacking_done:;
   if (unlikely(!__Pyx_ArgTypeTest(((PyObject *)__pyx_v___pyx_state), (&PyTuple_Type), 1, "__pyx_state", 1))) __PYX_ERR(1, 4, __pyx_L1_error)
-  __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_16__pyx_unpickle_Bytes(__pyx_self, __pyx_v___pyx_type, __pyx_v___pyx_checksum, __pyx_v___pyx_state);
+  __pyx_r = __pyx_pf_17pyspark_jetstream_7_decode_6__pyx_unpickle_Bytes(__pyx_self, __pyx_v___pyx_type, __pyx_v___pyx_checksum, __pyx_v___pyx_state);
 
   /* function exit code */
   goto __pyx_L0;
@@ -30119,7 +27874,7 @@ PyObject *__pyx_args, PyObject *__pyx_kwds
   return __pyx_r;
 }
 
-static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_16__pyx_unpickle_Bytes(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v___pyx_type, long __pyx_v___pyx_checksum, PyObject *__pyx_v___pyx_state) {
+static PyObject *__pyx_pf_17pyspark_jetstream_7_decode_6__pyx_unpickle_Bytes(CYTHON_UNUSED PyObject *__pyx_self, PyObject *__pyx_v___pyx_type, long __pyx_v___pyx_checksum, PyObject *__pyx_v___pyx_state) {
   PyObject *__pyx_v___pyx_result = 0;
   PyObject *__pyx_r = NULL;
   __Pyx_RefNannyDeclarations
@@ -32113,14 +29868,14 @@ static int __Pyx_modinit_Exttype___pyx_obj_17pyspark_jetstream_7_decode_Bytes(__
   __pyx_vtable_17pyspark_jetstream_7_decode_Bytes.add32 = (int (*)(struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *, uint64_t))__pyx_f_17pyspark_jetstream_7_decode_5Bytes_add32;
   __pyx_vtable_17pyspark_jetstream_7_decode_Bytes.take = (PyObject *(*)(struct __pyx_obj_17pyspark_jetstream_7_decode_Bytes *))__pyx_f_17pyspark_jetstream_7_decode_5Bytes_take;
   #if CYTHON_USE_TYPE_SPECS
-  __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_17pyspark_jetstream_7_decode_Bytes_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes)) __PYX_ERR(0, 106, __pyx_L1_error)
+  __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_17pyspark_jetstream_7_decode_Bytes_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes)) __PYX_ERR(0, 48, __pyx_L1_error)
   #else
   __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes = &__pyx_type_17pyspark_jetstream_7_decode_Bytes;
   #endif
   #if !CYTHON_COMPILING_IN_LIMITED_API
   #endif
   #if !CYTHON_USE_TYPE_SPECS
-  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes) < (0)) __PYX_ERR(0, 106, __pyx_L1_error)
+  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes) < (0)) __PYX_ERR(0, 48, __pyx_L1_error)
   #endif
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount((PyObject*)__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes);
@@ -32130,9 +29885,9 @@ static int __Pyx_modinit_Exttype___pyx_obj_17pyspark_jetstream_7_decode_Bytes(__
     __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes->tp_getattro = PyObject_GenericGetAttr;
   }
   #endif
-  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_vtabptr_17pyspark_jetstream_7_decode_Bytes) < (0)) __PYX_ERR(0, 106, __pyx_L1_error)
-  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_Bytes, (PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes) < (0)) __PYX_ERR(0, 106, __pyx_L1_error)
-  if (__Pyx_setup_reduce((PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes) < (0)) __PYX_ERR(0, 106, __pyx_L1_error)
+  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_vtabptr_17pyspark_jetstream_7_decode_Bytes) < (0)) __PYX_ERR(0, 48, __pyx_L1_error)
+  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_Bytes, (PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes) < (0)) __PYX_ERR(0, 48, __pyx_L1_error)
+  if (__Pyx_setup_reduce((PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes) < (0)) __PYX_ERR(0, 48, __pyx_L1_error)
   __Pyx_RefNannyFinishContext();
   return 0;
   __pyx_L1_error:;
@@ -32152,14 +29907,14 @@ static int __Pyx_modinit_Exttype___pyx_obj_17pyspark_jetstream_7_decode_FieldLis
   __pyx_vtable_17pyspark_jetstream_7_decode_FieldList.parse = (int (*)(struct __pyx_obj_17pyspark_jetstream_7_decode_FieldList *, char const *, size_t))__pyx_f_17pyspark_jetstream_7_decode_9FieldList_parse;
   __pyx_vtable_17pyspark_jetstream_7_decode_FieldList.add = (int (*)(struct __pyx_obj_17pyspark_jetstream_7_decode_FieldList *, char const *, char const *, char const *))__pyx_f_17pyspark_jetstream_7_decode_9FieldList_add;
   #if CYTHON_USE_TYPE_SPECS
-  __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_17pyspark_jetstream_7_decode_FieldList_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList)) __PYX_ERR(0, 174, __pyx_L1_error)
+  __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_17pyspark_jetstream_7_decode_FieldList_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList)) __PYX_ERR(0, 116, __pyx_L1_error)
   #else
   __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList = &__pyx_type_17pyspark_jetstream_7_decode_FieldList;
   #endif
   #if !CYTHON_COMPILING_IN_LIMITED_API
   #endif
   #if !CYTHON_USE_TYPE_SPECS
-  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList) < (0)) __PYX_ERR(0, 174, __pyx_L1_error)
+  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList) < (0)) __PYX_ERR(0, 116, __pyx_L1_error)
   #endif
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount((PyObject*)__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList);
@@ -32169,9 +29924,9 @@ static int __Pyx_modinit_Exttype___pyx_obj_17pyspark_jetstream_7_decode_FieldLis
     __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList->tp_getattro = PyObject_GenericGetAttr;
   }
   #endif
-  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList, __pyx_vtabptr_17pyspark_jetstream_7_decode_FieldList) < (0)) __PYX_ERR(0, 174, __pyx_L1_error)
-  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_FieldList, (PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList) < (0)) __PYX_ERR(0, 174, __pyx_L1_error)
-  if (__Pyx_setup_reduce((PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList) < (0)) __PYX_ERR(0, 174, __pyx_L1_error)
+  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList, __pyx_vtabptr_17pyspark_jetstream_7_decode_FieldList) < (0)) __PYX_ERR(0, 116, __pyx_L1_error)
+  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_FieldList, (PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList) < (0)) __PYX_ERR(0, 116, __pyx_L1_error)
+  if (__Pyx_setup_reduce((PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_FieldList) < (0)) __PYX_ERR(0, 116, __pyx_L1_error)
   __Pyx_RefNannyFinishContext();
   return 0;
   __pyx_L1_error:;
@@ -32203,14 +29958,14 @@ static int __Pyx_modinit_Exttype___pyx_obj_17pyspark_jetstream_7_decode_Decoder(
   __pyx_vtable_17pyspark_jetstream_7_decode_Decoder.message_ids = (PyObject *(*)(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *, uint32_t))__pyx_f_17pyspark_jetstream_7_decode_7Decoder_message_ids;
   __pyx_vtable_17pyspark_jetstream_7_decode_Decoder.deletions = (PyObject *(*)(struct __pyx_obj_17pyspark_jetstream_7_decode_Decoder *, uint32_t))__pyx_f_17pyspark_jetstream_7_decode_7Decoder_deletions;
   #if CYTHON_USE_TYPE_SPECS
-  __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_17pyspark_jetstream_7_decode_Decoder_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder)) __PYX_ERR(0, 228, __pyx_L1_error)
+  __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder = (PyTypeObject *) __Pyx_PyType_FromModuleAndSpec(__pyx_m, &__pyx_type_17pyspark_jetstream_7_decode_Decoder_spec, NULL); if (unlikely(!__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder)) __PYX_ERR(0, 170, __pyx_L1_error)
   #else
   __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder = &__pyx_type_17pyspark_jetstream_7_decode_Decoder;
   #endif
   #if !CYTHON_COMPILING_IN_LIMITED_API
   #endif
   #if !CYTHON_USE_TYPE_SPECS
-  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder) < (0)) __PYX_ERR(0, 228, __pyx_L1_error)
+  if (__Pyx_PyType_Ready(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder) < (0)) __PYX_ERR(0, 170, __pyx_L1_error)
   #endif
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount((PyObject*)__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder);
@@ -32220,9 +29975,9 @@ static int __Pyx_modinit_Exttype___pyx_obj_17pyspark_jetstream_7_decode_Decoder(
     __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder->tp_getattro = PyObject_GenericGetAttr;
   }
   #endif
-  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder, __pyx_vtabptr_17pyspark_jetstream_7_decode_Decoder) < (0)) __PYX_ERR(0, 228, __pyx_L1_error)
-  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_Decoder, (PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder) < (0)) __PYX_ERR(0, 228, __pyx_L1_error)
-  if (__Pyx_setup_reduce((PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder) < (0)) __PYX_ERR(0, 228, __pyx_L1_error)
+  if (__Pyx_SetVtable(__pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder, __pyx_vtabptr_17pyspark_jetstream_7_decode_Decoder) < (0)) __PYX_ERR(0, 170, __pyx_L1_error)
+  if (PyObject_SetAttr(__pyx_m, __pyx_mstate_global->__pyx_n_u_Decoder, (PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder) < (0)) __PYX_ERR(0, 170, __pyx_L1_error)
+  if (__Pyx_setup_reduce((PyObject *) __pyx_mstate->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder) < (0)) __PYX_ERR(0, 170, __pyx_L1_error)
   __Pyx_RefNannyFinishContext();
   return 0;
   __pyx_L1_error:;
@@ -33251,79 +31006,79 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
   if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_pyx_unpickle_Enum, __pyx_t_4) < (0)) __PYX_ERR(1, 4, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":32
+  /* "pyspark_jetstream/_decode.pyx":22
  * 
  * # What a batch is to hold.
  * SUBJECT = 1             # <<<<<<<<<<<<<<
  * SEQ = 2
  * TIME = 4
 */
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_SUBJECT, __pyx_mstate_global->__pyx_int_1) < (0)) __PYX_ERR(0, 32, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_SUBJECT, __pyx_mstate_global->__pyx_int_1) < (0)) __PYX_ERR(0, 22, __pyx_L1_error)
 
-  /* "pyspark_jetstream/_decode.pyx":33
+  /* "pyspark_jetstream/_decode.pyx":23
  * # What a batch is to hold.
  * SUBJECT = 1
  * SEQ = 2             # <<<<<<<<<<<<<<
  * TIME = 4
  * PAYLOAD = 8
 */
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_SEQ, __pyx_mstate_global->__pyx_int_2) < (0)) __PYX_ERR(0, 33, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_SEQ, __pyx_mstate_global->__pyx_int_2) < (0)) __PYX_ERR(0, 23, __pyx_L1_error)
 
-  /* "pyspark_jetstream/_decode.pyx":34
+  /* "pyspark_jetstream/_decode.pyx":24
  * SUBJECT = 1
  * SEQ = 2
  * TIME = 4             # <<<<<<<<<<<<<<
  * PAYLOAD = 8
  * HEADERS = 16
 */
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_TIME, __pyx_mstate_global->__pyx_int_4) < (0)) __PYX_ERR(0, 34, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_TIME, __pyx_mstate_global->__pyx_int_4) < (0)) __PYX_ERR(0, 24, __pyx_L1_error)
 
-  /* "pyspark_jetstream/_decode.pyx":35
+  /* "pyspark_jetstream/_decode.pyx":25
  * SEQ = 2
  * TIME = 4
  * PAYLOAD = 8             # <<<<<<<<<<<<<<
  * HEADERS = 16
  * MSG_ID = 32
 */
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_PAYLOAD, __pyx_mstate_global->__pyx_int_8) < (0)) __PYX_ERR(0, 35, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_PAYLOAD, __pyx_mstate_global->__pyx_int_8) < (0)) __PYX_ERR(0, 25, __pyx_L1_error)
 
-  /* "pyspark_jetstream/_decode.pyx":36
+  /* "pyspark_jetstream/_decode.pyx":26
  * TIME = 4
  * PAYLOAD = 8
  * HEADERS = 16             # <<<<<<<<<<<<<<
  * MSG_ID = 32
  * SIZE = 64
 */
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_HEADERS, __pyx_mstate_global->__pyx_int_16) < (0)) __PYX_ERR(0, 36, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_HEADERS, __pyx_mstate_global->__pyx_int_16) < (0)) __PYX_ERR(0, 26, __pyx_L1_error)
 
-  /* "pyspark_jetstream/_decode.pyx":37
+  /* "pyspark_jetstream/_decode.pyx":27
  * PAYLOAD = 8
  * HEADERS = 16
  * MSG_ID = 32             # <<<<<<<<<<<<<<
  * SIZE = 64
  * DELETED = 128
 */
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_MSG_ID, __pyx_mstate_global->__pyx_int_32) < (0)) __PYX_ERR(0, 37, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_MSG_ID, __pyx_mstate_global->__pyx_int_32) < (0)) __PYX_ERR(0, 27, __pyx_L1_error)
 
-  /* "pyspark_jetstream/_decode.pyx":38
+  /* "pyspark_jetstream/_decode.pyx":28
  * HEADERS = 16
  * MSG_ID = 32
  * SIZE = 64             # <<<<<<<<<<<<<<
  * DELETED = 128
  * 
 */
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_SIZE, __pyx_mstate_global->__pyx_int_64) < (0)) __PYX_ERR(0, 38, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_SIZE, __pyx_mstate_global->__pyx_int_64) < (0)) __PYX_ERR(0, 28, __pyx_L1_error)
 
-  /* "pyspark_jetstream/_decode.pyx":39
+  /* "pyspark_jetstream/_decode.pyx":29
  * MSG_ID = 32
  * SIZE = 64
  * DELETED = 128             # <<<<<<<<<<<<<<
  * 
  * 
 */
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_DELETED, __pyx_mstate_global->__pyx_int_128) < (0)) __PYX_ERR(0, 39, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_DELETED, __pyx_mstate_global->__pyx_int_128) < (0)) __PYX_ERR(0, 29, __pyx_L1_error)
 
-  /* "pyspark_jetstream/_decode.pyx":42
+  /* "pyspark_jetstream/_decode.pyx":32
  * 
  * 
  * class Damage(Exception):             # <<<<<<<<<<<<<<
@@ -33332,24 +31087,24 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
 */
   {
     PyObject* __pyx_temp[1] = {((PyObject *)(((PyTypeObject*)PyExc_Exception)))};
-    __pyx_t_4 = __Pyx_PyTuple_FromArray(__pyx_temp, 1); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 42, __pyx_L1_error)
+    __pyx_t_4 = __Pyx_PyTuple_FromArray(__pyx_temp, 1); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 32, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_4);
   }
   __pyx_t_5 = __pyx_t_4;
   __Pyx_INCREF(__pyx_t_5);
-  __pyx_t_9 = __Pyx_PEP560_update_bases(__pyx_t_5); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 42, __pyx_L1_error)
+  __pyx_t_9 = __Pyx_PEP560_update_bases(__pyx_t_5); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 32, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_9);
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-  __pyx_t_5 = __Pyx_CalculateMetaclass(NULL, __pyx_t_9); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 42, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_CalculateMetaclass(NULL, __pyx_t_9); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 32, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
-  __pyx_t_10 = __Pyx_Py3MetaclassPrepare(__pyx_t_5, __pyx_t_9, __pyx_mstate_global->__pyx_n_u_Damage, __pyx_mstate_global->__pyx_n_u_Damage, (PyObject *) NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_kp_u_Damage_offset_reason_what_stand); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 42, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_Py3MetaclassPrepare(__pyx_t_5, __pyx_t_9, __pyx_mstate_global->__pyx_n_u_Damage, __pyx_mstate_global->__pyx_n_u_Damage, (PyObject *) NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_kp_u_Damage_offset_reason_what_stand); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 32, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_10);
   if (__pyx_t_9 != __pyx_t_4) {
-    if (unlikely((PyDict_SetItemString(__pyx_t_10, "__orig_bases__", __pyx_t_4) < 0))) __PYX_ERR(0, 42, __pyx_L1_error)
+    if (unlikely((PyDict_SetItemString(__pyx_t_10, "__orig_bases__", __pyx_t_4) < 0))) __PYX_ERR(0, 32, __pyx_L1_error)
   }
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":45
+  /* "pyspark_jetstream/_decode.pyx":35
  *     """`Damage(offset, reason)`: what stands at `offset` does not hold."""
  * 
  *     @property             # <<<<<<<<<<<<<<
@@ -33357,10 +31112,10 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
  *         return self.args[0]
 */
   __pyx_t_11 = NULL;
-  __pyx_t_12 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 45, __pyx_L1_error)
+  __pyx_t_12 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 35, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_12);
-  if (PyDict_SetItem(__pyx_t_12, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_int) < (0)) __PYX_ERR(0, 45, __pyx_L1_error)
-  __pyx_t_13 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_6Damage_1offset, 0, __pyx_mstate_global->__pyx_n_u_Damage_offset, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[0])); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 45, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_12, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_int) < (0)) __PYX_ERR(0, 35, __pyx_L1_error)
+  __pyx_t_13 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_6Damage_1offset, 0, __pyx_mstate_global->__pyx_n_u_Damage_offset, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[0])); if (unlikely(!__pyx_t_13)) __PYX_ERR(0, 35, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_13);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_13);
@@ -33373,13 +31128,13 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
     __pyx_t_4 = __Pyx_PyObject_FastCall((PyObject*)__pyx_builtin_property, __pyx_callargs+__pyx_t_6, (2-__pyx_t_6) | (__pyx_t_6*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_11); __pyx_t_11 = 0;
     __Pyx_DECREF(__pyx_t_13); __pyx_t_13 = 0;
-    if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 45, __pyx_L1_error)
+    if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 35, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_4);
   }
-  if (__Pyx_SetNameInClass(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_offset, __pyx_t_4) < (0)) __PYX_ERR(0, 45, __pyx_L1_error)
+  if (__Pyx_SetNameInClass(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_offset, __pyx_t_4) < (0)) __PYX_ERR(0, 35, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":49
+  /* "pyspark_jetstream/_decode.pyx":39
  *         return self.args[0]
  * 
  *     @property             # <<<<<<<<<<<<<<
@@ -33387,10 +31142,10 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
  *         return self.args[1]
 */
   __pyx_t_13 = NULL;
-  __pyx_t_11 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 49, __pyx_L1_error)
+  __pyx_t_11 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_11)) __PYX_ERR(0, 39, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_11);
-  if (PyDict_SetItem(__pyx_t_11, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_str) < (0)) __PYX_ERR(0, 49, __pyx_L1_error)
-  __pyx_t_12 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_6Damage_3reason, 0, __pyx_mstate_global->__pyx_n_u_Damage_reason, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[1])); if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 49, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_11, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_str) < (0)) __PYX_ERR(0, 39, __pyx_L1_error)
+  __pyx_t_12 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_6Damage_3reason, 0, __pyx_mstate_global->__pyx_n_u_Damage_reason, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[1])); if (unlikely(!__pyx_t_12)) __PYX_ERR(0, 39, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_12);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_12);
@@ -33403,31 +31158,31 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
     __pyx_t_4 = __Pyx_PyObject_FastCall((PyObject*)__pyx_builtin_property, __pyx_callargs+__pyx_t_6, (2-__pyx_t_6) | (__pyx_t_6*__Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET));
     __Pyx_XDECREF(__pyx_t_13); __pyx_t_13 = 0;
     __Pyx_DECREF(__pyx_t_12); __pyx_t_12 = 0;
-    if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 49, __pyx_L1_error)
+    if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 39, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_4);
   }
-  if (__Pyx_SetNameInClass(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_reason, __pyx_t_4) < (0)) __PYX_ERR(0, 49, __pyx_L1_error)
+  if (__Pyx_SetNameInClass(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_reason, __pyx_t_4) < (0)) __PYX_ERR(0, 39, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":42
+  /* "pyspark_jetstream/_decode.pyx":32
  * 
  * 
  * class Damage(Exception):             # <<<<<<<<<<<<<<
  *     """`Damage(offset, reason)`: what stands at `offset` does not hold."""
  * 
 */
-  __pyx_t_4 = __Pyx_Py3ClassCreate(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_Damage, __pyx_t_9, __pyx_t_10, NULL, 0, 0); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 42, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_Py3ClassCreate(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_Damage, __pyx_t_9, __pyx_t_10, NULL, 0, 0); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 32, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_4);
   #endif
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_Damage, __pyx_t_4) < (0)) __PYX_ERR(0, 42, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_Damage, __pyx_t_4) < (0)) __PYX_ERR(0, 32, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
   __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
   __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":54
+  /* "pyspark_jetstream/_decode.pyx":44
  * 
  * 
  * class Encrypted(Exception):             # <<<<<<<<<<<<<<
@@ -33436,67 +31191,45 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
 */
   {
     PyObject* __pyx_temp[1] = {((PyObject *)(((PyTypeObject*)PyExc_Exception)))};
-    __pyx_t_9 = __Pyx_PyTuple_FromArray(__pyx_temp, 1); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 54, __pyx_L1_error)
+    __pyx_t_9 = __Pyx_PyTuple_FromArray(__pyx_temp, 1); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 44, __pyx_L1_error)
     __Pyx_GOTREF(__pyx_t_9);
   }
   __pyx_t_5 = __pyx_t_9;
   __Pyx_INCREF(__pyx_t_5);
-  __pyx_t_10 = __Pyx_PEP560_update_bases(__pyx_t_5); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 54, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_PEP560_update_bases(__pyx_t_5); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 44, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_10);
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-  __pyx_t_5 = __Pyx_CalculateMetaclass(NULL, __pyx_t_10); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 54, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_CalculateMetaclass(NULL, __pyx_t_10); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 44, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
-  __pyx_t_4 = __Pyx_Py3MetaclassPrepare(__pyx_t_5, __pyx_t_10, __pyx_mstate_global->__pyx_n_u_Encrypted, __pyx_mstate_global->__pyx_n_u_Encrypted, (PyObject *) NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_kp_u_Encrypted_offset_this_record_ha); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 54, __pyx_L1_error)
+  __pyx_t_4 = __Pyx_Py3MetaclassPrepare(__pyx_t_5, __pyx_t_10, __pyx_mstate_global->__pyx_n_u_Encrypted, __pyx_mstate_global->__pyx_n_u_Encrypted, (PyObject *) NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_kp_u_Encrypted_offset_this_record_ha); if (unlikely(!__pyx_t_4)) __PYX_ERR(0, 44, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_4);
   if (__pyx_t_10 != __pyx_t_9) {
-    if (unlikely((PyDict_SetItemString(__pyx_t_4, "__orig_bases__", __pyx_t_9) < 0))) __PYX_ERR(0, 54, __pyx_L1_error)
+    if (unlikely((PyDict_SetItemString(__pyx_t_4, "__orig_bases__", __pyx_t_9) < 0))) __PYX_ERR(0, 44, __pyx_L1_error)
   }
   __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
-  __pyx_t_9 = __Pyx_Py3ClassCreate(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_Encrypted, __pyx_t_10, __pyx_t_4, NULL, 0, 0); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 54, __pyx_L1_error)
+  __pyx_t_9 = __Pyx_Py3ClassCreate(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_Encrypted, __pyx_t_10, __pyx_t_4, NULL, 0, 0); if (unlikely(!__pyx_t_9)) __PYX_ERR(0, 44, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_9);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_9);
   #endif
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_Encrypted, __pyx_t_9) < (0)) __PYX_ERR(0, 54, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_Encrypted, __pyx_t_9) < (0)) __PYX_ERR(0, 44, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_9); __pyx_t_9 = 0;
   __Pyx_DECREF(__pyx_t_4); __pyx_t_4 = 0;
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
   __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
-
-  /* "pyspark_jetstream/_decode.pyx":100
- * 
- * 
- * def checksum(data, seed: int = 0) -> int:             # <<<<<<<<<<<<<<
- *     """XXH64 of `data`."""
- *     cdef const unsigned char[:] view = data
-*/
-  __pyx_t_10 = __Pyx_PyDict_NewPresized(2); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 100, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_10);
-  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_seed, __pyx_mstate_global->__pyx_n_u_int) < (0)) __PYX_ERR(0, 100, __pyx_L1_error)
-  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_int) < (0)) __PYX_ERR(0, 100, __pyx_L1_error)
-  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_1checksum, 0, __pyx_mstate_global->__pyx_n_u_checksum, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[2])); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 100, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_5);
-  #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
-  #endif
-  __Pyx_CyFunction_SetDefaultsTuple(__pyx_t_5, __pyx_mstate_global->__pyx_tuple[2]);
-  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_5, __pyx_t_10);
-  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_checksum, __pyx_t_5) < (0)) __PYX_ERR(0, 100, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
   /* "(tree fragment)":1
  * def __reduce_cython__(self):             # <<<<<<<<<<<<<<
  *     cdef tuple state
  *     cdef object _dict
 */
-  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_5Bytes_3__reduce_cython__, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Bytes___reduce_cython, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[3])); if (unlikely(!__pyx_t_5)) __PYX_ERR(1, 1, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_5);
+  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_5Bytes_3__reduce_cython__, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Bytes___reduce_cython, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[2])); if (unlikely(!__pyx_t_10)) __PYX_ERR(1, 1, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
+  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_10);
   #endif
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_mstate_global->__pyx_n_u_reduce_cython, __pyx_t_5) < (0)) __PYX_ERR(1, 1, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_mstate_global->__pyx_n_u_reduce_cython, __pyx_t_10) < (0)) __PYX_ERR(1, 1, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
 
   /* "(tree fragment)":17
  *     else:
@@ -33504,26 +31237,26 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
  * def __setstate_cython__(self, __pyx_state):             # <<<<<<<<<<<<<<
  *     __pyx_unpickle_Bytes__set_state(self, __pyx_state)
 */
-  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_5Bytes_5__setstate_cython__, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Bytes___setstate_cython, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[4])); if (unlikely(!__pyx_t_5)) __PYX_ERR(1, 17, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_5);
+  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_5Bytes_5__setstate_cython__, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Bytes___setstate_cython, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[3])); if (unlikely(!__pyx_t_10)) __PYX_ERR(1, 17, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
+  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_10);
   #endif
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_mstate_global->__pyx_n_u_setstate_cython, __pyx_t_5) < (0)) __PYX_ERR(1, 17, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Bytes, __pyx_mstate_global->__pyx_n_u_setstate_cython, __pyx_t_10) < (0)) __PYX_ERR(1, 17, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
 
   /* "(tree fragment)":1
  * def __reduce_cython__(self):             # <<<<<<<<<<<<<<
  *     raise TypeError, "self.items cannot be converted to a Python object for pickling"
  * def __setstate_cython__(self, __pyx_state):
 */
-  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_9FieldList_3__reduce_cython__, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_FieldList___reduce_cython, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[5])); if (unlikely(!__pyx_t_5)) __PYX_ERR(1, 1, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_5);
+  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_9FieldList_3__reduce_cython__, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_FieldList___reduce_cython, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[4])); if (unlikely(!__pyx_t_10)) __PYX_ERR(1, 1, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
+  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_10);
   #endif
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_reduce_cython, __pyx_t_5) < (0)) __PYX_ERR(1, 1, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_reduce_cython, __pyx_t_10) < (0)) __PYX_ERR(1, 1, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
 
   /* "(tree fragment)":3
  * def __reduce_cython__(self):
@@ -33531,15 +31264,15 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
  * def __setstate_cython__(self, __pyx_state):             # <<<<<<<<<<<<<<
  *     raise TypeError, "self.items cannot be converted to a Python object for pickling"
 */
-  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_9FieldList_5__setstate_cython__, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_FieldList___setstate_cython, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[6])); if (unlikely(!__pyx_t_5)) __PYX_ERR(1, 3, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_5);
+  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_9FieldList_5__setstate_cython__, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_FieldList___setstate_cython, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[5])); if (unlikely(!__pyx_t_10)) __PYX_ERR(1, 3, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
+  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_10);
   #endif
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_setstate_cython, __pyx_t_5) < (0)) __PYX_ERR(1, 3, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_setstate_cython, __pyx_t_10) < (0)) __PYX_ERR(1, 3, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":260
+  /* "pyspark_jetstream/_decode.pyx":202
  * 
  *     def __cinit__(self, const unsigned char[::1] data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
  *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,             # <<<<<<<<<<<<<<
@@ -33550,7 +31283,7 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
   __pyx_mstate_global->__pyx_k__6 = INT64_MIN;
 
 
-  /* "pyspark_jetstream/_decode.pyx":261
+  /* "pyspark_jetstream/_decode.pyx":203
  *     def __cinit__(self, const unsigned char[::1] data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
  *                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
  *                   int64_t high_ns=INT64_MAX, bytes dead=b"", accepts=None, int columns=0,             # <<<<<<<<<<<<<<
@@ -33561,38 +31294,38 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
   __pyx_mstate_global->__pyx_k__7 = INT64_MAX;
 
 
-  /* "pyspark_jetstream/_decode.pyx":376
+  /* "pyspark_jetstream/_decode.pyx":318
  *         return count
  * 
  *     def next_batch(self) -> dict | None:             # <<<<<<<<<<<<<<
  *         """`rows` and, of each column wanted, its Arrow buffers; None at the end."""
  *         cdef uint32_t count = self.gather()
 */
-  __pyx_t_5 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 376, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_5);
-  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_kp_u_dict_None) < (0)) __PYX_ERR(0, 376, __pyx_L1_error)
-  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_7Decoder_5next_batch, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Decoder_next_batch, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[7])); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 376, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 318, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_10);
+  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_kp_u_dict_None) < (0)) __PYX_ERR(0, 318, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_7Decoder_5next_batch, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Decoder_next_batch, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[6])); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 318, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_5);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_10);
+  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
   #endif
-  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_10, __pyx_t_5);
-  __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder, __pyx_mstate_global->__pyx_n_u_next_batch, __pyx_t_10) < (0)) __PYX_ERR(0, 376, __pyx_L1_error)
+  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_5, __pyx_t_10);
   __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
+  if (__Pyx_SetItemOnTypeDict(__pyx_mstate_global->__pyx_ptype_17pyspark_jetstream_7_decode_Decoder, __pyx_mstate_global->__pyx_n_u_next_batch, __pyx_t_5) < (0)) __PYX_ERR(0, 318, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
   /* "(tree fragment)":1
  * def __reduce_cython__(self):             # <<<<<<<<<<<<<<
  *     raise TypeError, "no default __reduce__ due to non-trivial __cinit__"
  * def __setstate_cython__(self, __pyx_state):
 */
-  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_7Decoder_7__reduce_cython__, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Decoder___reduce_cython, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[8])); if (unlikely(!__pyx_t_10)) __PYX_ERR(1, 1, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_10);
+  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_7Decoder_7__reduce_cython__, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Decoder___reduce_cython, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[7])); if (unlikely(!__pyx_t_5)) __PYX_ERR(1, 1, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_5);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_10);
+  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
   #endif
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_reduce_cython, __pyx_t_10) < (0)) __PYX_ERR(1, 1, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_reduce_cython, __pyx_t_5) < (0)) __PYX_ERR(1, 1, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
   /* "(tree fragment)":3
  * def __reduce_cython__(self):
@@ -33600,156 +31333,76 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
  * def __setstate_cython__(self, __pyx_state):             # <<<<<<<<<<<<<<
  *     raise TypeError, "no default __reduce__ due to non-trivial __cinit__"
 */
-  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_7Decoder_9__setstate_cython__, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Decoder___setstate_cython, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[9])); if (unlikely(!__pyx_t_10)) __PYX_ERR(1, 3, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_10);
+  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_7Decoder_9__setstate_cython__, __Pyx_CYFUNCTION_CCLASS, __pyx_mstate_global->__pyx_n_u_Decoder___setstate_cython, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[8])); if (unlikely(!__pyx_t_5)) __PYX_ERR(1, 3, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_5);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_10);
+  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
   #endif
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_setstate_cython, __pyx_t_10) < (0)) __PYX_ERR(1, 3, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_setstate_cython, __pyx_t_5) < (0)) __PYX_ERR(1, 3, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":559
+  /* "pyspark_jetstream/_decode.pyx":501
  * 
  * 
  * def repeat_text(text: bytes, rows: int) -> tuple[bytes, bytes]:             # <<<<<<<<<<<<<<
  *     """Offsets and bytes of an Arrow string column that says the same in every row."""
  *     cdef bytes offsets = PyBytes_FromStringAndSize(NULL, (<Py_ssize_t>rows + 1) * 4)
 */
-  __pyx_t_10 = __Pyx_PyDict_NewPresized(3); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 559, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_10);
-  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_text, __pyx_mstate_global->__pyx_n_u_bytes) < (0)) __PYX_ERR(0, 559, __pyx_L1_error)
-  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_rows, __pyx_mstate_global->__pyx_n_u_int) < (0)) __PYX_ERR(0, 559, __pyx_L1_error)
-  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_kp_u_tuple_bytes_bytes) < (0)) __PYX_ERR(0, 559, __pyx_L1_error)
-  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_3repeat_text, 0, __pyx_mstate_global->__pyx_n_u_repeat_text, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[10])); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 559, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyDict_NewPresized(3); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 501, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
+  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_text, __pyx_mstate_global->__pyx_n_u_bytes) < (0)) __PYX_ERR(0, 501, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_rows, __pyx_mstate_global->__pyx_n_u_int) < (0)) __PYX_ERR(0, 501, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_kp_u_tuple_bytes_bytes) < (0)) __PYX_ERR(0, 501, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_1repeat_text, 0, __pyx_mstate_global->__pyx_n_u_repeat_text, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[9])); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 501, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
+  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_10);
   #endif
-  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_5, __pyx_t_10);
-  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_repeat_text, __pyx_t_5) < (0)) __PYX_ERR(0, 559, __pyx_L1_error)
+  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_10, __pyx_t_5);
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_repeat_text, __pyx_t_10) < (0)) __PYX_ERR(0, 501, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":569
+  /* "pyspark_jetstream/_decode.pyx":511
  * 
  * 
  * def to_micros(nanos: bytes) -> bytes:             # <<<<<<<<<<<<<<
  *     """Whole microseconds, rounded towards the past."""
  *     cdef Py_ssize_t count = len(nanos) // 8, row
 */
-  __pyx_t_5 = __Pyx_PyDict_NewPresized(2); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 569, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_5);
-  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_nanos, __pyx_mstate_global->__pyx_n_u_bytes) < (0)) __PYX_ERR(0, 569, __pyx_L1_error)
-  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_bytes) < (0)) __PYX_ERR(0, 569, __pyx_L1_error)
-  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_5to_micros, 0, __pyx_mstate_global->__pyx_n_u_to_micros, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[11])); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 569, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_PyDict_NewPresized(2); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 511, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_10);
-  #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_10);
-  #endif
-  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_10, __pyx_t_5);
-  __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_to_micros, __pyx_t_10) < (0)) __PYX_ERR(0, 569, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
-
-  /* "pyspark_jetstream/_decode.pyx":582
- * 
- * 
- * def walk(const unsigned char[::1] data, uint64_t salt, size_t at, uint64_t last) -> tuple[int, int, int, int, int, int]:             # <<<<<<<<<<<<<<
- *     """Walk the valid records from `at` to sequence `last`.
- * 
-*/
-  __pyx_t_10 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 582, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_10);
-  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_kp_u_tuple_int_int_int_int_int_int) < (0)) __PYX_ERR(0, 582, __pyx_L1_error)
-  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_7walk, 0, __pyx_mstate_global->__pyx_n_u_walk, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[12])); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 582, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_nanos, __pyx_mstate_global->__pyx_n_u_bytes) < (0)) __PYX_ERR(0, 511, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_bytes) < (0)) __PYX_ERR(0, 511, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_3to_micros, 0, __pyx_mstate_global->__pyx_n_u_to_micros, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[10])); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 511, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
   #endif
   __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_5, __pyx_t_10);
   __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_walk, __pyx_t_5) < (0)) __PYX_ERR(0, 582, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_to_micros, __pyx_t_5) < (0)) __PYX_ERR(0, 511, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
-  /* "pyspark_jetstream/_decode.pyx":610
- * 
- * 
- * def last_sequence(bytes payload) -> int:             # <<<<<<<<<<<<<<
- *     """Of a records frame whose checksum held; 0 when it is empty."""
- *     return last_of_records(payload, len(payload))
-*/
-  __pyx_t_5 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 610, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_5);
-  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_int) < (0)) __PYX_ERR(0, 610, __pyx_L1_error)
-  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_9last_sequence, 0, __pyx_mstate_global->__pyx_n_u_last_sequence, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[13])); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 610, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_10);
-  #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_10);
-  #endif
-  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_10, __pyx_t_5);
-  __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_last_sequence, __pyx_t_10) < (0)) __PYX_ERR(0, 610, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
-
-  /* "pyspark_jetstream/_decode.pyx":615
- * 
- * 
- * def has_encrypted(const unsigned char[::1] data) -> bool:             # <<<<<<<<<<<<<<
- *     """Whether any of the records, up to the first that is none, is encrypted."""
- *     cdef const char* start = <const char*>&data[0] if len(data) else NULL
-*/
-  __pyx_t_10 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 615, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_10);
-  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_bool) < (0)) __PYX_ERR(0, 615, __pyx_L1_error)
-  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_11has_encrypted, 0, __pyx_mstate_global->__pyx_n_u_has_encrypted, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[14])); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 615, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_5);
-  #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
-  #endif
-  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_5, __pyx_t_10);
-  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_has_encrypted, __pyx_t_5) < (0)) __PYX_ERR(0, 615, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-
-  /* "pyspark_jetstream/_decode.pyx":630
+  /* "pyspark_jetstream/_decode.pyx":524
  * 
  * 
  * def open_records(const unsigned char[::1] data, uint64_t salt, opener) -> bytes:             # <<<<<<<<<<<<<<
  *     """The same records with their bodies decrypted by `opener(cipher, head, body)`.
  * 
 */
-  __pyx_t_5 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 630, __pyx_L1_error)
+  __pyx_t_5 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 524, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_5);
-  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_bytes) < (0)) __PYX_ERR(0, 630, __pyx_L1_error)
-  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_13open_records, 0, __pyx_mstate_global->__pyx_n_u_open_records, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[15])); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 630, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_t_5, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_n_u_bytes) < (0)) __PYX_ERR(0, 524, __pyx_L1_error)
+  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_5open_records, 0, __pyx_mstate_global->__pyx_n_u_open_records, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[11])); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 524, __pyx_L1_error)
   __Pyx_GOTREF(__pyx_t_10);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
   PyUnstable_Object_EnableDeferredRefcount(__pyx_t_10);
   #endif
   __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_10, __pyx_t_5);
   __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_open_records, __pyx_t_10) < (0)) __PYX_ERR(0, 630, __pyx_L1_error)
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_open_records, __pyx_t_10) < (0)) __PYX_ERR(0, 524, __pyx_L1_error)
   __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
-
-  /* "pyspark_jetstream/_decode.pyx":684
- * 
- * 
- * def scan_log(bytes data, uint64_t base, uint64_t salt, size_t at, bint resync) -> tuple[list, int, bool]:             # <<<<<<<<<<<<<<
- *     """`(frames, where the next will be, whether the segment is finished)` from byte `at` on.
- * 
-*/
-  __pyx_t_10 = __Pyx_PyDict_NewPresized(1); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 684, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_10);
-  if (PyDict_SetItem(__pyx_t_10, __pyx_mstate_global->__pyx_n_u_return, __pyx_mstate_global->__pyx_kp_u_tuple_list_int_bool) < (0)) __PYX_ERR(0, 684, __pyx_L1_error)
-  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_15scan_log, 0, __pyx_mstate_global->__pyx_n_u_scan_log, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[16])); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 684, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_5);
-  #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
-  #endif
-  __Pyx_CyFunction_SetAnnotationsDict(__pyx_t_5, __pyx_t_10);
-  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_scan_log, __pyx_t_5) < (0)) __PYX_ERR(0, 684, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
 
   /* "(tree fragment)":4
  *     int __Pyx_CheckUnpickleChecksum(long, long, long, long, const char*) except -1
@@ -33758,23 +31411,23 @@ __Pyx_RefNannySetupContext("PyInit__decode", 0);
  *     cdef object __pyx_result
  *     __Pyx_CheckUnpickleChecksum(__pyx_checksum, 0x593ab92, 0x60ee10f, 0x0286d82, b'data, room, used')
 */
-  __pyx_t_5 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_17__pyx_unpickle_Bytes, 0, __pyx_mstate_global->__pyx_n_u_pyx_unpickle_Bytes, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[17])); if (unlikely(!__pyx_t_5)) __PYX_ERR(1, 4, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_5);
+  __pyx_t_10 = __Pyx_CyFunction_New(&__pyx_mdef_17pyspark_jetstream_7_decode_7__pyx_unpickle_Bytes, 0, __pyx_mstate_global->__pyx_n_u_pyx_unpickle_Bytes, NULL, __pyx_mstate_global->__pyx_n_u_pyspark_jetstream__decode, __pyx_mstate_global->__pyx_d, ((PyObject *)__pyx_mstate_global->__pyx_codeobj_tab[12])); if (unlikely(!__pyx_t_10)) __PYX_ERR(1, 4, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
   #if CYTHON_COMPILING_IN_CPYTHON && PY_VERSION_HEX >= 0x030E0000
-  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_5);
+  PyUnstable_Object_EnableDeferredRefcount(__pyx_t_10);
   #endif
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_pyx_unpickle_Bytes, __pyx_t_5) < (0)) __PYX_ERR(1, 4, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_pyx_unpickle_Bytes, __pyx_t_10) < (0)) __PYX_ERR(1, 4, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
 
   /* "pyspark_jetstream/_decode.pyx":1
  * # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False             # <<<<<<<<<<<<<<
  * """Records of message blocks as Arrow buffers, and the commit log's frames as facts (storage/FORMAT.md).
  * 
 */
-  __pyx_t_5 = __Pyx_PyDict_NewPresized(0); if (unlikely(!__pyx_t_5)) __PYX_ERR(0, 1, __pyx_L1_error)
-  __Pyx_GOTREF(__pyx_t_5);
-  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_test, __pyx_t_5) < (0)) __PYX_ERR(0, 1, __pyx_L1_error)
-  __Pyx_DECREF(__pyx_t_5); __pyx_t_5 = 0;
+  __pyx_t_10 = __Pyx_PyDict_NewPresized(0); if (unlikely(!__pyx_t_10)) __PYX_ERR(0, 1, __pyx_L1_error)
+  __Pyx_GOTREF(__pyx_t_10);
+  if (PyDict_SetItem(__pyx_mstate_global->__pyx_d, __pyx_mstate_global->__pyx_n_u_test, __pyx_t_10) < (0)) __PYX_ERR(0, 1, __pyx_L1_error)
+  __Pyx_DECREF(__pyx_t_10); __pyx_t_10 = 0;
 
   /*--- Wrapped vars code ---*/
 
@@ -33821,7 +31474,7 @@ static int __Pyx_InitCachedBuiltins(__pyx_mstatetype *__pyx_mstate) {
   const char *__pyx_filename = NULL;
   int __pyx_clineno = 0;
   CYTHON_UNUSED_VAR(__pyx_mstate);
-  __pyx_builtin_property = __Pyx_GetBuiltinName(__pyx_mstate->__pyx_n_u_property); if (!__pyx_builtin_property) __PYX_ERR(0, 45, __pyx_L1_error)
+  __pyx_builtin_property = __Pyx_GetBuiltinName(__pyx_mstate->__pyx_n_u_property); if (!__pyx_builtin_property) __PYX_ERR(0, 35, __pyx_L1_error)
   __pyx_builtin___import__ = __Pyx_GetBuiltinName(__pyx_mstate->__pyx_n_u_import); if (!__pyx_builtin___import__) __PYX_ERR(1, 119, __pyx_L1_error)
   __pyx_builtin_enumerate = __Pyx_GetBuiltinName(__pyx_mstate->__pyx_n_u_enumerate); if (!__pyx_builtin_enumerate) __PYX_ERR(1, 175, __pyx_L1_error)
   __pyx_builtin_Ellipsis = __Pyx_GetBuiltinName(__pyx_mstate->__pyx_n_u_Ellipsis); if (!__pyx_builtin_Ellipsis) __PYX_ERR(1, 436, __pyx_L1_error)
@@ -33888,24 +31541,10 @@ static int __Pyx_InitCachedConstants(__pyx_mstatetype *__pyx_mstate) {
   __Pyx_GIVEREF(__pyx_mstate_global->__pyx_slice[0]);
   if (__Pyx_PyTuple_SET_ITEM(__pyx_mstate_global->__pyx_tuple[1], 0, __pyx_mstate_global->__pyx_slice[0]) != (0)) __PYX_ERR(1, 763, __pyx_L1_error);
   __Pyx_GIVEREF(__pyx_mstate_global->__pyx_tuple[1]);
-
-  /* "pyspark_jetstream/_decode.pyx":100
- * 
- * 
- * def checksum(data, seed: int = 0) -> int:             # <<<<<<<<<<<<<<
- *     """XXH64 of `data`."""
- *     cdef const unsigned char[:] view = data
-*/
-  {
-    PyObject* __pyx_temp[1] = {((PyObject*)__pyx_mstate_global->__pyx_int_0)};
-    __pyx_mstate_global->__pyx_tuple[2] = __Pyx_PyTuple_FromArray(__pyx_temp, 1); if (unlikely(!__pyx_mstate_global->__pyx_tuple[2])) __PYX_ERR(0, 100, __pyx_L1_error)
-    __Pyx_GOTREF(__pyx_mstate_global->__pyx_tuple[2]);
-  }
-  __Pyx_GIVEREF(__pyx_mstate_global->__pyx_tuple[2]);
   #if CYTHON_IMMORTAL_CONSTANTS
   {
     PyObject **table = __pyx_mstate->__pyx_tuple;
-    for (Py_ssize_t i=0; i<3; ++i) {
+    for (Py_ssize_t i=0; i<2; ++i) {
       #if PY_VERSION_HEX >= 0x030F0000
       PyUnstable_SetImmortal(table[i]);
       #elif CYTHON_COMPILING_IN_CPYTHON_FREETHREADING
@@ -33962,41 +31601,41 @@ static int __Pyx_InitConstants(__pyx_mstatetype *__pyx_mstate) {
   int __pyx_clineno = 0;
   CYTHON_UNUSED_VAR(__pyx_mstate);
   {
-    const struct { const unsigned int length: 8; } str_length_index[] = {{6},{8},{15},{1},{2},{15},{23},{25},{32},{20},{22},{1},{1},{37},{45},{22},{179},{64},{75},{42},{57},{8},{15},{11},{7},{6},{2},{9},{50},{9},{29},{62},{30},{40},{26},{19},{35},{22},{30},{37},{5},{5},{23},{25},{7},{6},{13},{13},{7},{25},{27},{18},{8},{9},{9},{27},{29},{7},{6},{7},{3},{4},{7},{8},{4},{15},{20},{12},{9},{17},{8},{7},{8},{12},{10},{8},{13},{10},{15},{8},{7},{11},{14},{12},{11},{10},{20},{19},{14},{12},{10},{17},{13},{12},{12},{19},{8},{5},{13},{3},{7},{15},{4},{18},{2},{4},{11},{6},{4},{4},{5},{1},{8},{18},{7},{5},{4},{4},{7},{15},{6},{3},{4},{9},{5},{5},{5},{6},{7},{6},{3},{13},{4},{7},{4},{7},{2},{5},{3},{5},{8},{3},{8},{5},{4},{13},{6},{3},{6},{7},{8},{4},{6},{4},{5},{4},{10},{3},{6},{7},{12},{6},{3},{4},{7},{3},{8},{25},{6},{8},{11},{6},{6},{3},{4},{4},{8},{4},{4},{4},{3},{10},{5},{9},{4},{6},{5},{5},{4},{4},{3},{6},{7},{4},{2},{9},{8},{5},{5},{6},{6},{12},{5},{10},{6},{4},{4},{1}};
-    const struct { const unsigned int length: 9; } bytes_length_index[] = {{0},{1},{9},{11},{55},{104},{16},{53},{113},{95},{20},{107},{348},{403},{252},{252}};
+    const struct { const unsigned int length: 8; } str_length_index[] = {{6},{8},{15},{1},{2},{15},{23},{25},{32},{20},{22},{1},{1},{37},{45},{22},{179},{64},{75},{42},{57},{8},{15},{11},{7},{6},{2},{9},{50},{9},{29},{62},{30},{40},{26},{19},{30},{37},{5},{5},{23},{25},{7},{6},{13},{13},{7},{25},{27},{18},{8},{9},{9},{27},{29},{7},{6},{7},{3},{4},{7},{8},{4},{15},{20},{12},{9},{17},{8},{7},{8},{12},{10},{8},{13},{10},{15},{8},{7},{11},{14},{12},{11},{10},{20},{19},{14},{12},{10},{17},{13},{12},{12},{19},{8},{5},{13},{3},{7},{15},{4},{18},{2},{4},{11},{4},{5},{1},{18},{7},{5},{4},{4},{7},{15},{6},{3},{4},{9},{5},{5},{5},{6},{7},{3},{4},{7},{7},{2},{5},{3},{5},{8},{3},{8},{5},{4},{6},{6},{7},{4},{6},{4},{5},{4},{10},{3},{6},{7},{12},{6},{3},{4},{7},{3},{8},{25},{6},{8},{11},{6},{3},{4},{4},{4},{3},{10},{5},{9},{4},{6},{5},{5},{4},{4},{3},{6},{7},{4},{2},{9},{8},{5},{6},{6},{12},{5},{10},{6},{1}};
+    const struct { const unsigned int length: 9; } bytes_length_index[] = {{0},{1},{9},{11},{55},{104},{16},{113},{95},{348},{252}};
     #ifndef CYTHON_COMPRESS_STRINGS
       #define CYTHON_COMPRESS_STRINGS 90
     #endif
-    #if (CYTHON_COMPRESS_STRINGS) == 1 /* compression: zlib (2500 bytes) */
-static const char cstring[] = "x\332\225VK[\333V\032\206\304!4q.\206\220k\233\221\201B;M=5\220K\323<\351c\300\351\320IZlSri\363(\307\322\261\255\"K\266\216\004v\047\213,\275\324\362,\265\324RK/\275d\251\245\227\374\204\374\204y\217d\033\022\230\3143<\326\355\\\276\313\373\276\337w\220\210-}\327\222\314\362\237T\261\037\177e[\224J\025\213T\353\324\260\277\316<\224\036=\243u\323joktO2+\322#\3054l\255\352\230\016\223\210\241J\252f\211}\037\017k\306p\202\331\226\246R\365\310b\311\264>9\377\341\330h\345\343\037\327\210a\230\266D\030\323\252\206d\233\222E\211\372\255i\350m\251\036\005\271\213 7\214]\242k\252T7UzG\242\255\006\366\302\324\242\262(\374.VL\313\266\210\261xG\252\302\324p1\253\221\006\205+\211\2644&\375b\332T\262k\000f\255m\327LC\302\230Ju\255L-bSx\023\361\301\252%\026\031\322f~\363\333\225\007+Q\264\026\02502\2119eEG\240\224\t\320\312\216\246\333\260n\267\033\224e\244\215\212\3246\035\311\240\210\013Y4\260\356\350\006\273F\r\211Q[\274H\213Q\316\304\326LC\306v\315\250.\016`\322v\251\330\375\204\350\214f\336\254\223:\251\322\257\314J\005;\357\010d\230i|\375\346\241\264\047\362`6\202\0033\266\364&^\361FRM\270\022p\326L]\315\274\311\033\212\325n\000\251\201\t\261\325\256!q\2702-U\252\021&\274\225\251d6\250\201\300+\232\305\340\250\334\206I\214\310\361:\366&C\2442\261\225\232\264\247\3315\260`\321\030\245%\351\047mU@l\032TRL\335\251\033\237\\\t\330\032\244\255\233D}(\351\346\036\300\216\026\257\266m\312\210\252\312\010\035\036u] a\032,C\312\212\nR\244\267\240\017\361i\214\224uJ\rq\257*\032\213\337T\303\004\223\025\342\350\266$#d\325Q\250,K\252\023Ai\230\306\267`vW#:f\025\315\320l\031~\006\0204\332\254A\254\035\371Oj\203\177J\352\377\220UL\2504\323h\267\030\325+\031\315\246u&)\261J\313\"Kc\227Zv\3142\2216c1\305\225&A\210RCSvtP*\210.\353\246\262#QA\223\300Chq\340X\314*5\252\3540\247.`\021\337\003V> Q\214SQ1\014\316a@\215V\252\004\352q\032:\375\275,\240\023\214\341\361:\036\322\014P\370_n\203%\272\306\206\203e\323\324_;\021\220QF:BFAH\304\262H;r\2249a6\256-Q\034qY\263L\256\264\266\261\021\021\031""\3352#&\224\010!Y\036\0163\0015l\214&\326\363O\363[\371\365X\354\361=\023\353u\360\021\353~=\342\305\032<\216\333?\2348\356a0e\320\226-G\212\313\353\272\326`\032\033U\310\023\215\352\352S\3002z9\356\341\350\3241\037\377\314\347\326\363\305\322\263\322O\362\306\372f\356\345\323_s\353\245|\241\264\361*_\372m\365\347\374\332V\2116\035j(tk\343Y^t\336\314a\023\226\345\315v\013\327:\304.\377\202(\213\264\"\313\203.\0011C\270\242\217\034\276T\251-\204)\006D\201DOS\021\217\212cD\317\3520@\374i\365\006:\244x\253\023\315\210\236\324&#\223\350\252\216\036-\254[\246\214#\302\322h4a\220z4l\210\010e\271aQ\024K4\202\352\220\207\362\215\277,\312P\200\361\373\300\261x\025\3351~s\214\2502h,\204\217\306\362\306\320\316\256-\304&|4\035\242\017#\030V\3651NF\003\264%>@\313(jv\004\201ct\3112\202\260\207\360iLF\351\231\016\3729E\317!\212B\0336\033\252].;\225\n\216\t\253\312\010k\033\212ffF\253\031\261\313\204\321HTrT\205q\231\226M\265-J+\032R\206P)h\014T\006\0058\256\024lRv\342\246\311\024\3231lQl*N?\034K\024\222T#\354\020Z\334\\ \035\210\030\275@\264\023\n\274\242\203\213Z\226iEm\273\242\223*C\003\252\023{p\036\342\304\257S\006!\240\317\203\326\201\322k\360 .j\261\232V\255\211K6\230\246\"h\332BK\210\032^|\373\213\356\3206~r\364j\230{\006$c\213\013\200\306b\326\251\350t\350\345\370\301\014\216lq^\303-C\3452q^\327YU\326TA\212A\014\223\341\344\257\037\326!R\213K=\276\263\243\247Nt&\t\230\033\300ipl4\314F\303\302\204\005l>n\335\231A\353\216\333\205E\253\250T\300C\033\224\330`\273\205E\202=\213\332\216eX\346\036~\210R\267\031\232\273\254\233U\206\243\033\227!\332>\322C8\203S%jv\254\206\004\005;\002\013f:\226\002\375\020+\226\025\0345\230m\342\002\021\226\203\177\026\234\2103\341\3256mS\256k\212eb\205\016\322\0141$\374\002/\024\000\222s\032\240\236:\214\216t\212\377`\234\370\026a\037\2751\201\354\036\321wZ\277\276\033\357\047\316u\276q\013\342e\316\313zO\374\364\273\361\203\304\337x3\224\276\013\316w\177\350\355\204\205b?1\355\336\345\223\336\270\227\352\047\316\276{\353\336\347\351\376\344""\242\327\364\047\203\213]\322O\234\357d\337\215\277\237\034;wKL\244\334+\356s\276\356\235\365l?\333\237\274\354\236u\233|\202\353~Z\354\336\355<w\363\374\n/\364\047\247\\\254\276\3466\017\304M\3145\373\223\227\302K\013\236\352\247\375\373\3017\335\347\275\334\301\207#\205w\271\376\365\033X\326\261\021\3228O\205c\323\356=\376\271W8H  \021\312]w\334\375\202\023nG\371\314\371\005\177\247{\265\333\352\261\375\364\376\375\260\370G\370\307\353pl\306}\305\233\007\211\317\371\032o\"P&b\233\tg2>\361w\203\355\356R\267\320O\334\346H\355\232\373W\230^\n\322A\366 1\3319\333q\334\234[\020I}\306\257F[-\377\212_\364\021\371\271N\272s\337]\340\247\371]\357\264w\317\237\362\357\006\247\202t\204N8v\325\255{\017|\030\271\021\336\020\346\356w\357\364\350\376\322~)\334,\206\305R?q\203\337\014\347V\202\\\000\317\022\014d\275\\\177\344\3617>\313s\375\311d\047\007\364~\346\2527+f\317w\276\007\224S\034\346\347\275\334\001\276\177\344i\376\275\267\006f\306\3031\030;H|\301_\003\272\025\277\031L\004J7\325\375\246W\020I1,|\344\001\201s\235\271N\261\323\024\254]\347)\276\340\235\362\346=\352/\371H\362<\362\231C\266\311i7+\276\004\262\323\356\252K\006#\027;d\220\335\317\373\351\367\347\306\316\334\376\037\316f\220H\372\375\304\330\231\363\207^g\\\342\356\362\"\350\272\353\237\362\347}r\304\257`9\353>A\362\353\336\031\257\010~\223\027\216\006\242\360i\276\312\025o\306#\240p\326_\363\031\000O\2460\371\023\317\002\261$$\346\256\014\354g\373ID,\360<HNG\352\231\006\375\026D\235\024\032J\361/\271\343\345\274R\024F%\310#\201\271n\261\373v\177y\277\034n>\017\237\277\014_\276:\264\376\014\014/C/\315\201\227\360\332W\376\270\177-\030\037\271\351_\270\0165dy\336\273\345?\353Nu\227\273\244;X\275\354\226\371\205\360\313{\001\t\366\272J/\325C%\\\005\0226?\304u\271C]`+\344\361\376\242\000w\010fx\013\n:HDE\023\363\367o>\307#UN\014\320l~\010\323\024\177\354O\373\371 \025\314\005\305\200ug\273\377B=,D\332{\035\276\226CY\r\325JX\321B\355\317\376\345\031\267\340V\"`\247\274G\376^@\273\331\356\223\336lo}?\261\237\017""\013\245\260\364\"|\361*|\365{\377r\014\234P\315\\\314ODY\377r*J\363\004\272r\002\354\007|\231\227\275\244\237;a\026Y\241\325L\200\321]\324\025\013f\203\365\356\004\200\333\355\025\021\362\354>\352_t\236\t\277\034\234\016\226\202?z\251\003\270ZD\212\367\274\224\267\000\362\346\260\317\016\356\201\276\205\336\251\336\034\3669\"\354\355p\033\034\"l\321\001\372\267$\264\263io\325\333\t\246\203\325`\2477\325\213\220W\334)\2444\305\177\360\312\376iQ\006~- B\247)A\311\003\204\016J\266\302\255\337\336\047?\251wT\372M\376\367p\376~\000\222\256\205\327\226\203l\377h\261\235 \373\213\235\nJ}\233/\361\022\360\\\360\223AnX\013E\330\234\007dg\274-\177\306W\203y\341.BWP\256\360\224\350\210\315\023\320\274\202\352I\003\231)o\031\t]\000\371\315\003\014n\360\355\250;\212\222\261\202\224\020\365\315\201Ps\3766BM^\347\343#!\256t\366\240\207\274w\325k\206h\231\350\311\267\321\202\026\375\224px\017\356r\203\206p\251\323r\243(V:m~\ng\001\344\320t/\360-\357\006p\312\036\233\371\014\347\300\013\257\340U\343n\363\301\334y\276\302[ \372\254\377\377X<\007\230*(\342\302\211{\256\373)4\372\217g\222\350.\320\242\177\362\236\233~V\350\024\237\377\001\367\304\263\275";
-    PyObject *data = __Pyx_DecompressString(cstring, 2500, 1);
+    #if (CYTHON_COMPRESS_STRINGS) == 1 /* compression: zlib (1958 bytes) */
+static const char cstring[] = "x\332\225V\315s\023G\026\307\304`\007\233d\r\230\217d\213mA\022\223\002\264\021\030\310\262T\266\204-XS\220X6\t\201Tj\334\232iI\023\217\272G\335=\266\224\342\300Q\3079\366q\216s\324QG\0379\352\250\243\377\004\376\204\375\365\214,>L\245j)k\246\247\337\353\367\361{\277\367\032B5\371\256CD\355\017\346\352\037\256h\311\030\251K\332h1\256\277-\336%\367\236\260\226\220\335_|\266KD\235\334s\005\327~#\022\221\"\224{\304\363\245=\367\341\266\317\017\004JK\337c\336;\312D\310\277\224\277\2777\321\374\341?+\224s\241\tU\312op\242\005\221\214z\327\005\017\272\244\225\005\271\203 \327\370\016\r|\217\264\204\307\256\021\326\tq\026\246\226\334%\353w\251.\244\226\224/]#\r\230:PVM\0322\270\"\264\343+\362\243\320\214\350&\200Y\351\352\246\340\004{\036\013\374\032\223T3x\263\361\301\252\264J\234\254W\326\257/\177\277\234E+\231\205Q\021\025\325\334\000\2012eA\253E~\240a]wC\246\212d\255N\272\"\"\234!.d\021B\357\335\003\272\3118QL\333\005Y\312r\246\332\027\334\301q\2377\226\3060\371;\314\236~@\003\305\212[\253\264E\033\354\212\250\327q\362\232EF\t\376\355\326]\262k\363P\032\301\2412\232l\345\032[\304\023pe\341l\212\300+nU\270+\273!\220\032\233\260Gu\023\211\303\225\220\036iRe\275\325\030\021!\343\010\274\356K\005G\265.Lb\307\311\365\324V\221\222\032\325n\223\354\372\272\211*H\226\243t\203<\364\357[\210\005g\304\025A\324\342\177\251\t\330B\332\r\004\365\356\222@\354\002\354L\371~W3E=\317A\350\360\030\004\026\t\301U\221\326\\\017E!/Q>\304\347+Z\013\030\343\366\331p}\225\257<.P\311:\215\002M\034\204\354E.s\034\342E\031\224\\\360\353\250\354\216O\003H]\237\373\332\201\2371\004aW\205Tn;\1770\215\3723\332\372\247\343A\340\261b\330\355(\026\324\213\276f-E\334\234\2455\233%\337aR\347U\246d=\047S\336i\004D$\241\357n\007(\251-t-\020\3566a\266L\026\017\313\305\261c+u\233\314\335VQ\313\302b\277\307Uy\257\210v\237\331\216Qp\016\003^\246\351Q\260\047\n\003\366[\315Bg+\206\327\357Q\206G\026X\000\317\3405\241R\322n\246_\374\2104o\021\313\361\274;U\261\274\271\262\266\226\325#{\024\047\200\272Y\242\216s""\260\255,b\2601\021\254V\036W\236VVs\316\346\317bN\273\361GN\337\325\014^9~\035\266\377Vp\330\303X\304YG;\031q*A\340\207\312W\023\242?\360Y\340=\366\225\236,\016{xWt\310\307\177+\345\325\312\306\346\223\315\207\316\332\352z\371\371\343\237\312\253\233\225\352\346\332\213\312\346\317\367\037UV\236n\262v\304\270\313\236\256=\251\330\001Z|;K\035g\275\333\301o\025\234u~D\224\033\254\3568\343f\007\047\301?;\016\336.\032L[~\331\r\313\363\354-\\\373\252G<{7\016\002\304?\277\025b\320\331U\213\372<{3M\047&1\034\243 SlI\341`\322K\237e\002N[\3316\267\021:N(\0318\237\355\200\344\316\001\013\363/\311\024\372(_\217\035\333\245\035r\371*\342\031\301YN\204\017\366*\374\300\316\216\266d\263>\332\021\r\016\"8h\316C5\231l\260\216\375@Y&Q\253w\0208T.\307A\020\372\000>_9\350 \021a,3\214\016\352\272,\324\352\200\355N-\252\3271\355eCQ\325\345\256/\212\023mEu\215*\226\221\312\311\232\251&\274n\266p]t3s\0008\356\030\027*\356v>\351\224+\"\256mky\270\262p\2270\020\320\313\220B \371D\000Q@Y4\260\235\001\014\350d\267\r\223R\310l\326\326\003\332P\230\032-\252\307\227\030\n\336\2049\373cR5\375F\323\341\312\367\320\371\254\343\363\214.*\177\374\311\266Y\027\177N\266\344b\227\203\t:`v\364`\270\342\030.P{{\332[\263\245\032\216\357YL9\345B\341\376m\275m#\304\232wj\376T\357\316\376\354f\260(\205H|<\274C\021\206\022\002\211d?\034\240\305\361\000\315\273]\262\006\032\r\371\262\220Q\215bu\240\244#\311\245\330\305\237Bq\264\035\263\212\265\341x<\305\263\251\244\232H\301\002k\263S\"\222.\nMe^\177\230\014\225\026\370\001C\031\341r\2162\270\255}-\264pZ\276+\0054\002\340\315\265V\000\003$E\006Q\210\202\261H\261\t\227\360\237\205(\177d@f+\325\371\351\325\324h\372D\357j\\\265\213\313I)y\220\026^M\355O\377\303\264\207\344\273\376\334\340\337{\333\303\352\306h\372t|\313\314&S\311\302hz\346\325\313\370\216)\214f\227\222v:\333\377l@G\323s\275\322\253\2517\263GN|i\005\013\361\231\370\231YMf\022\235\226F\263\177\213g\342\2669n\202\264`O\357\364\236\305\025s\306TG\263\247bh\237\213\333\373\366ae\355\321\354\347\303""\317\277I\274\264\220\336\351_\035<\333+\357\277\277S}U\036\235\277\000\265\236FHSfaxd1~a\332\373\323\1777+\246\r\237\312\272Y\034.\026S\232\356\364\177\031\334\030TG\323\027\r\242<\027\3779,\334\350\027\372\245\375\351\331\336L/\212\313q\325\306\367\2519\233\035\225\351\231t#E\020\047z\205\336\235\370\033\363\211\271\225|\222\334NO\245\267\372G\373\205,\321\341\221\263q+\371>\205\221\013\303\013\326\334\235\301\265=\366\372\306\353\315\341\372\306pcs4}\301|1\274\274\334/\367\341\231\300@))\217&\036\1776\227Ly4;\337+\003\210G\306K.Y\351\\\357_@\345\224\201\371G\257\013oN\0349v\321\374\216\234\227\323v\377x\337\035,\014\256\356Um\n\312\024\314\275\004\371.\302R\341\315\361#\307\346z\227{\033\275\266\305}1\246\361\216\3310:\271\225\036M\277J\351hv\016\211\\F\232\363\026\261R\374\000\336W\223c\311F\322\036\315\237\264\342[\361T|:\276\037\273\346\264\271o\334d1\241\300\360R\272\222*d<\277\000\341CSB\310\363(W\274<\266_\032\315\177\326\2436\241\375\371\323Y%N\003\177\t\202\340\363\266Y0_\233()\047\233Y\030\365~\005\t\\\036l\014^\276\276\371\2726\\\1776|\366|\370\374\305[\353O\000\361M\024\254=\3662<w%\235J\317\365\247&nF\047\317\243\034%SI\276L\237\014N\rn\016\350`\254}3\256\231\223\303\257o\367i\177w\340\356-\354\201Ug\201\2046`\037\216[to\366X\\\032\202$ \324E\200\276\224.\330\344o\303\177\331\206\\\262\224\352\200\205\330\\\356u\315Q\020\031\220\265\343\223\346ir\001\205(\035\222|\n\022\377\232T\223FZ=$\2333\313\246\203\376\230I\377\037\213\047\314W\246\016\324\252\037=s>]\000\265?\224\314\243\234\363i9\375\370\231/\322RZ\266\251\265\377\007\271\322 \003";
+    PyObject *data = __Pyx_DecompressString(cstring, 1958, 1);
     #define __Pyx_DecompressString_LZSS_UNUSED
     if (unlikely(!data)) __PYX_ERR(0, 1, __pyx_L1_error)
     const char* const bytes = __Pyx_PyBytes_AsString(data);
     #if !CYTHON_ASSUME_SAFE_MACROS
     if (likely(bytes)); else { Py_DECREF(data); __PYX_ERR(0, 1, __pyx_L1_error) }
     #endif
-    #elif (CYTHON_COMPRESS_STRINGS) > 0 && (CYTHON_COMPRESS_STRINGS) <= 90 /* compression: lzss (3297 bytes) */
-static const char cstring[] = "\377 at 0x o\377bject>(t\377ree frag\377ment).: \377<MemoryV\377iew of <\377contiguo\377us and d\263ir4\001\007\rin\021\005s\277trided\"\010 7or \004\031><(\tA\006\377>?Cannot\377 assign \377to read-\277only m\240\002v\376\242\000Invalid\377 mode, esxp\324\000|\000\047c\047t\001\377\047fortran\317\047, gH\000%\005sh\367ape\222\000 axi\377s Note t\375h\226 Cython\375 \021\000delibe\317ratek\000\320\001ct\373er!\001n PEPo-484\212\"re\303!\177s subcl\246\000\373es\261!built\375i\260\000ypes. \377If you n\311e\224 \303\000p\316\000%\tth\277en set\200\000e\373 \047\357\002ation\377_typing\047\366\355$iv\242\000o Fa\377lse.`Dam\177age(off7\000\375,\226!son)`:\233 w\304\001st\251@\256@t{ `\034\003` do\231\000\376\313!hold.`E\377ncrypted\314<\0047\001th\212 \334@or\337d has\356!be\337 open\315@fi\177rst, byP\000\372\017\000_\"\003s`.a \377batch wi\353th\203@r\306\"n 2\357 GiB\337!one\177 column\r\032\376\351`payload\237: low\352 R\002B\377ytesadd_\272\207`eD\000lec\230!s\377.abcdict\363 |\274@\235\000isab\357leen\002\001gci\375s\004\003dno de\177fault _\260\000\377duce__ d\375u\306\"non-tr\337ivial\033\000ci\257nit_e\000 \375\003p\377yspark_j\357etst\367`m/_\375d\177\000de.pyx\377self.ite\317ms c\240\204\003\247 co\337nvert\340Ca \371P\307c\344\205\003 for \237pickl\320@\357@ \377block en\223ds\265\"\253`ar\004\032\001c\177hecksum\377\205\001\300*\001\217D\270JB\001=\000\252\204\001be\357hind\274bdat\377atuple[bh\267!\256A\277 ]\r\003in\300@p\000\002\000\007\014\005\034\004lis\034\005?bool]u\316\"\372\205\001\373al\260\000ate a_rray e\001.\013\020\370\326\205\003\250\207\001\205\207\003s.ASCSII\304B\311B.\201Fc\352\205\002\353__\017\005s\347!ate\375_\021\005DELETE\311D\347\204\003\355\204\003.\355\204\003\006\004re_asonD\223Br\000\004\360N\017\017\007P\0175\003.nex\373t_\304\204\002Ellip\367sis\231\205\006Fiel\203dL\224 \000\006\260\017\017\t\265\016H\377EADERSMS\377G_IDPAYL\377OADSEQSI\377ZESUBJEC\377TSequenc_eTIME\366\211\001.\373\211\007\337__Pyx\001\000Di\357ct_N\243""\000Ref\373__\237\207\004e____<\364\207\002\000\006_get\225\204\001\026\001\354\235\205\001\003\002oc%\001fun\362\003\002g\337%;\000impo{rtC\001main\003\002\367etaJ\006modu\375la\002mro_en\337triesq\001na\335mx\002new\200\001pr/epar\212\002p\254\000\267\204\005\373__\n\001resul\315t\006\003st\334A\022\002ty[pe\033\003un\225\205\002e\203c\336\005\014EnumB\003vt\274\340\206\001\357\001qualz\005r\261e\320\206\003\305n\350\206\006ex\243!s\227et_\256\005s\367\010\344n_\317_tes\217!\272\"is\377_corouti\377neabcacc\357epts\204\205\005_bu\377fferargs\377asyncio.\376%\006satbase\362\231\211\002_\210\206\002\241\206\003body\264\327\205\001\233\206\002c\342\206\005cl^\000_\336\200@trac2\000ck~\257\211\003scount\322\206\001\377deaddele\017tedd\267\"\230\000\301\216\003\270`\277odeend\313\207\001e|\255 \264\214\002error\262\212\002\377flagsfor\267mat\211\215\004fr\275@s\316\250`has\324@\205\213\004he\373ad\000\001ershi\373gh\000\001_nsid]iW\000xin\323bs\361\210\002\277izekey\000\000_\375s\007\001nownla\333st\000\001_s\306\204\004le\377ngthlowl\273owD\000mem\254\216\001m\177essages\254\216\001\277msg_id\307an\377anosndim\316\376\205\007obj\330\214\003\336\214\003sox\353\213\010\217\214\002\221Apack\260\213\004\377popprope\227rty\252\212\016.\264\212\004\251\207\003r\337egist\234 ep\367eat\353@xtre\376\272Areturnr\363ow\000\000\243\000ltsc\377an_logse\313ed\001\000n\363\212\001\334\000se\031t\317\213\004\304\217\002sh\336\000\232A\210!\337sourc\275`aryt\347\204\002f\000psto\001\000\377rstructs\375u\366\221\002textto\377to_micro\276\037\000leran\017\001a\354u\000\364 un\331\001upd\177ateuse_\225\211\005\037value\000\002\367\"\n\002\375s\206\221\001walkxO\377\200\001\330\004\n\210+\220\375Q\005\001#\2401\240F\250\377!\200\001\340\004\037\230q\377\320 0\260\013\270;\300\377k\320QR\330\004\023\220\3775\230\010\240\001\240\021\330\377\004\007\200|\2207\230!\377\330\010\047\240q\250\010\260\377\016\270a\330\004\013\2101\177\200\001\360\010\000\n\033\025\001\377\021\220\024\220W\230D""\240\377\007\240t\2501\330\010\020\377\220\007\220q\230\006\230l\373\250!:\001v\210W\220E\377\230\024\230Q\330\010\022\220>D\000\027\220q\340\010\002\000V\001\377q\330\010\017\320\017&\240\377d\250!\2507\260+\270\357W\300A\340\004\013Q\200A\267\330\030\031$\000\210t\220\000\001\377\230\021\320\000\023\2206\230\237\034\240Q\340\004\216\000\207\0015\377\220\001\220\035\230a\230t\376\313\002#\250Q\250k\270\026\377\270x\300s\310!\3107\377\320R\\\320\\]\320\000\377\025\220Z\230q\340\004\034\257\230C\230q\246\000s\230\001\025\377\320\025.\250a\250v\260\377V\2702\270Q\330\004\036\375\230\330\000\027\220z\320!2\377\260!\2601\340\004\010\210\277\007\210u\220A\220\270\000\020\357\220\t\230\0266\002r\250\024\367\250R\250\267\000\n\210!\210\3777\220&\230\003\2305\240\377\003\2406\250\022\2505\260\367\002\260!\231\"\320\000\026\220\357m\2408\250B\000\031\320\031\376K\0017\270,\300e\3102\377\310S\320PR\320RS\377\330\004\031\230\032\320#4\327\260A\260w\000 >\0001\240\373A\330i\006U\230\"\230A\337\330\010\014\210A\273 J\230wd\240\"\032\001\013\2109\310 \377\022\2301\320\000$\240A\375\340\204@?\230!\2309\240\335C\227@\001\320\000J\000\340\004\367\035\230]\312 4\250q\260\377\006\260c\270\021\270+\300n\327\000\027\220s&\000<\240\377\000\277\n\210#\210R\210\366 \021\377\220\030\230\021\230&\240\002\177\240$\240e\2502\250\235@u\013\315\000#\353\000\014\023\220\305@\373\013\210\326!\023\220B\220a\355\330\014\003\016\210\366C\320\000J\177\310!\360\n\000\005\036N\034\377\025\220U\230!\360\006\000\373\005\013l\007\025\220a\220v\373\230R\254@5\250\002\250$\257\250a\330\010o\006\017\343@1\373\220F\372\000D\240\005\240R\237\240q\330\014\r\033\001\201\005c\377\230\023\230B\230c\240\025\377\240a\240s\250\"\250C\373\250s\356 \014\021\220\023\220\327G\2301\257 \014\340`\2204NY\0041\330\014\257\000\276A\340\317\000\3675\230\001;\000C\230r\240\365\021\313\0016\372\000%\230u\240wA\240S\202\002f\260E\253 \377#\270R\270|\3103\310\377b\320PW\320WY\320WYZ\330U\006M\337@3\255`\374\222\000a\002\320\027(""\250\001\250w\027\260\001^\006\330\r\030\213`\3771\230E\240\033\250M\270\277\022\2703\270a\270\047\0043\377\220b\230\r\320%6\260\377a\260w\270c\300\021\300\357!\330\010\026\207 t\2301{\330\010\321$3\210e\220\330@\346\233a\360\016\331!\262E\320\0332\317\260!\340\004\260\205\002\272C{\230]#\315\205\001\020\220\006\307$q\231+\377\022\230>\250\023\250E\260\377\021\260#\260R\260s\270\177\"\270K\300s\310&\367b\377]\320]_\320_d\320\377df\320fi\320ij\177\330\020\025\220Q\220f\324\"\377\022\240<\250w\260e\270\3771\270F\300\"\300D\310\377\004\310E\320QS\320S\377X\320XZ\320Z[\330\311\020\371\205\001\260c#\232C\256B\330\020\350\321 \332\206\001\235OA\270a8\2303?\230b\240\014\250A\275M\033\000\177\027\220q\230\010\240\006\317@\367v\250R\315@\"\260D\270\375\006\266 v\300R\300s\310\337\"\310A\330\030\366\207\001\006\250\377b\260\003\2602\260\\\300\373\021\340\343@\047\230\022\2306\357\240\021\240&\301`#\250R\377\250t\2606\270\021\270&\257\300\002\300#5\000u\263\001V\343\320V\301@\264\000\376\206\001\330\033 \377\240\001\240\023\240B\240k\377\260\023\260B\260k\300\022}\300\365\"c\220\022\2206J\000\337;\240b\250\003\203\205\001\250h\177\260a\330\010\021\220\021\343\210\001\3678\2208\352\205\001T\320TU\373\360\014\323\204\0321\340\004\032\230\377*\320$7\260q\330\004?\027\320\0273\2601\350\211\001\344\205\006\376\344\204\020\016\210f\220A\220V\277\2302\230S\240\002\307\000\014\373\260A\204\205\005R\220s\230$\376\260 \005\240T\250\025\250d\343\260$\310\206\001\210\205\002\357Ac\230\021\372\216\211\001q\2730\024\220F\230!\256\227 \022\2403\316\000\r\372@q\177\340\014\024\220I\230V\351\212\002n\257\205\001r\260\021\321\204\001\032\230\243\204\003\367A\250V\250\000\014\030\230\001\356\200\204\0064\210w\215`E\240\026\377\240q\320\004\034\230A\340\177\010\036\230d\240\047\250s\000\177\013\2106\220\023\220A\212\207\004\357\017\210x\220\365b4\210y\377\230\002\230!\330\014\017\210\377q\220\r\230T\240\031\250\355!\210\213\001\013\210\r\n\t\230\024?\230X\240Q\240g\350\207\003)\n\377\013\2304""\230x\240q\250\353\007\250&)\n\244 f\240A\371\240\271\210\002u\016\030\250\021\250!\\\334\207\001\223\n\014\230D\210\204\001\250\036\023\007\032\2501\244\204\001\306\000";
-    PyObject *data = __Pyx_DecompressString_LZSS(cstring, 3297, 4366);
+    #elif (CYTHON_COMPRESS_STRINGS) > 0 && (CYTHON_COMPRESS_STRINGS) <= 90 /* compression: lzss (2576 bytes) */
+static const char cstring[] = "\377 at 0x o\377bject>(t\377ree frag\377ment).: \377<MemoryV\377iew of <\377contiguo\377us and d\263ir4\001\007\rin\021\005s\277trided\"\010 7or \004\031><(\tA\006\377>?Cannot\377 assign \377to read-\277only m\240\002v\376\242\000Invalid\377 mode, esxp\324\000|\000\047c\047t\001\377\047fortran\317\047, gH\000%\005sh\367ape\222\000 axi\377s Note t\375h\226 Cython\375 \021\000delibe\317ratek\000\320\001ct\373er!\001n PEPo-484\212\"re\303!\177s subcl\246\000\373es\261!built\375i\260\000ypes. \377If you n\311e\224 \303\000p\316\000%\tth\277en set\200\000e\373 \047\357\002ation\377_typing\047\366\355$iv\242\000o Fa\377lse.`Dam\177age(off7\000\375,\226!son)`:\233 w\304\001st\251@\256@t{ `\034\003` do\231\000\376\313!hold.`E\377ncrypted\314<\0047\001th\212 \334@or\337d has\356!be\337 open\315@fi\177rst, byP\000\372\017\000_\"\003s`.a \377batch wi\353th\203@r\306\"n 2\357 GiB\337!one\177 column\r\032\376\351`payload\237: low\352 R\002B\377ytesadd_\272\207`eD\000lec\230!s\377.abcdict\363 |\274@\235\000isab\357leen\002\001gci\375s\004\003dno de\177fault _\260\000\377duce__ d\375u\306\"non-tr\337ivial\033\000ci\257nit_e\000 \375\003p\377yspark_j\357etst\367`m/_\375d\177\000de.pyx\377self.ite\317ms c\240\204\003\247 co\337nvert\340Ca \371P\307c\344\205\003 for \237pickl\320@\357@ \377block en\223ds\265\"\253`ar\004\032\001c\177hecksum\377\205\001\300*\001\217D\270JB\001=\000\252\204\001be\357hind\274bdat\377atuple[b\230\267!\256A\277 ]u\225\"\301\205\001a\375lw\000ate ar/ray ,\001.\013\020\235\205\003\374\357\206\001\314\206\003s.ASCI\251I\213B\220B.\310&c\261\205\002_\365_\017\005s\256!ate_\376\021\005DELETED\344\256\204\003\264\204\003.\264\204\003\006\004rea/sonD\332\"r\000\004N\017\370\017\007P\0175\003.next\375_\213\204\002Ellips\373is\340\204\006Field\017List\000\006\260\017\017\t\265\016\377HEADERSM\377SG_IDPAY\377LOADSEQS\377IZESUBJE\377CTSequen\277ceTIME\275\211\001.\276\302\211\007__Pyx\001\000D\337ict_N\243\000Re\367f__\346\206\004e___y_\273\207\002\000\006_get\334a""\330\026\001\344\204\001\003\002oc%\001fu\345n\003\002g\337%;\000imp\367ortC\001main\356\003\002etaJ\006mod\373ula\002mro_e\277ntriesq\001n\273amx\002new\200\001p_repar\212\002p\254\000\366\376e__\n\001resu\253lt\006\003s\342`e\021\003t[yp\003\004un\334\204\002e\203c\274/\003\013\006EnumB\003vyt\247\206\001\357\001qualz\005cre\227\206\003\305n\257\206\006ex\243!/set_\256\005s\367\010\344n\237__tes\217!\272\"i\377s_corout\377ineabcac\337cepts\204\205\005_b\377ufferarg\377sasyncio\375.%\006satbas\365e\340\210\002_\317\205\002body\256\330\205\002cclL\000_\356 t\267rac \000ck\344\210\003s\337count\207\206\001de\377addelete\303dd\245\"\206\000\366\215\003\246`od/eend\200\207\001e\233 \351\213\002\337error\347\211\002fl\377agsformayt\276\214\004\220`head\000\001\377ershigh_\337nsidi@\000xi\365n\252bs\217\210\002izek\333ey\000\000_s\007\001no\377wnlastle\177ngthlow4\000\347mem\272\215\001\262\215\001msg\367_id\206anano\337sndim\275\205\007ob\031j\336\213\003\344\213\003so\361\212\010\225\213\002\320!\357pack\266\212\004pop\377property\362\260\211\016.\272\211\004\350\206\003regi\373st\355\000epeat\376\252@xtretur\257nrow\000\000s\232@t~\343\211\001seqset\277\212\004\306\264\216\002sh\300\000\325!\332\001sowurc\346@art\220\204\002\336P\000psto\001\000rs\177tructsu\346\220\002\377texttoto\277_micro\037\000l\177erantts\301 \373un\276\001updat\337euse_\271\210\005va\307lue\000\002\304\"\n\002sx\377O\200\001\330\004\n\210+\373\220Q\005\001#\2401\240F\377\250!\200\001\340\004\037\230\377q\320 0\260\013\270;\377\300k\320QR\330\004\023\377\2205\230\010\240\001\240\021\377\330\004\007\200|\2207\230\377!\330\010\047\240q\250\010\377\260\016\270a\330\004\013\210\3771\200\001\360\010\000\n\033\376\025\001\021\220\024\220W\230D\377\240\007\240t\2501\330\010\377\020\220\007\220q\230\006\230\367l\250!:\001v\210W\220\377E\230\024\230Q\330\010\022}\220D\000\027\220q\340\010\002\000\376V\001q\330\010\017\320\017&\377\240d\250!\2507\260+\337\270W\300A\340\004\013Q\200oA\330\030\031$\000\210t""\220\000\377\001\230\021\320\000\025\220Z\377\230q\340\004\034\230C\230\365qq\000sc\001\025\320\025.\377\250a\250v\260V\2702\277\270Q\330\004\036\230\243\000\027\377\220z\320!2\260!\260\3771\340\004\010\210\007\210u\367\220A\220\203\000\020\220\t\230\375\0266\002r\250\024\250R\250\376\202\000\n\210!\2107\220&\377\230\003\2305\240\003\2406\377\250\022\2505\260\002\260!\376\344\002\320\000\026\220m\2408\335\250B\000\031\320\031K\0017\270\377,\300e\3102\310S\320\377PR\320RS\330\004\031\377\230\032\320#4\260A\260zw\000 >\0001\240A\330i\006\377U\230\"\230A\330\010\014\373\210A\206 J\230d\240\"\356\032\001\013\2109\223 \022\2301\377\320\000J\310!\360\n\000\357\005\036\230]\203 4\250q\377\260\006\260c\270\021\270+\375\300\305\000\027\220s\230!\230\373<\240\355\000\025\220U\230!\377\360\006\000\005\013\210#\210\373R\210\270 \021\220\025\220a\377\220v\230R\230t\2405\377\250\002\250$\250a\330\010\265\013\306\000#\344\000\014\017\257 1\373\220F{\000D\240\005\240R\337\240q\330\014\r\033\0015\220\377\001\220\023\220B\220c\230\377\023\230B\230c\240\025\240\377a\240s\250\"\250C\250\355s\357\000\014\021\032\000G\2301\332\260\000\014\254@\2204Y\0041\330o\014\016\210a\277!\340\014\231a\235\001;\000C\230r\236`\014\0006\377\230\021\230%\230u\240A\273\240S\202\002f\260E\276\000#\377\270R\270|\3103\310b\377\320PW\320WY\320Y+Z\330U\006M\340 3\256@\222\000\376a\002\320\027(\250\001\250\027\273\260\001^\006\330\r\030\214@1\377\230E\240\033\250M\270\022\337\2703\270a\270\047\0043\220\377b\230\r\320%6\260a\377\260w\270c\300\021\300!7\330\010\026\207 t\230\373`\243\000~\234\204\0013\210e\2201\320\242`\272\316`\036\362 \047\250\021\230!6\326\370\000A\330\277\0001\317ax\220\376\376`\013\2104\210y\230\002\367\230!\330\260 q\220\r\230\237T\240\031\250!\305\204\001\013\014\t\377\230\024\230X\240Q\240g\363\250Q\343!)\n\013\2304\230\277x\240q\250\007\250&)\n\217\230$\230f\263 >\017\202\001\030\357\250\021\250!Y\016\014\230D\337\240\014\250A\250\036\023\032\250;1\250\352`\017\210q";
+    PyObject *data = __Pyx_DecompressString_LZSS(cstring, 2576, 3374);
     #define __Pyx_DecompressString_UNUSED
     if (unlikely(!data)) __PYX_ERR(0, 1, __pyx_L1_error)
     const char* const bytes = __Pyx_PyBytes_AsString(data);
     #if !CYTHON_ASSUME_SAFE_MACROS
     if (likely(bytes)); else { Py_DECREF(data); __PYX_ERR(0, 1, __pyx_L1_error) }
     #endif
-    #else /* compression: none (4366 bytes) */
-static const char bytes[] = " at 0x object>(tree fragment).: <MemoryView of <contiguous and direct><contiguous and indirect><strided and direct or indirect><strided and direct><strided and indirect>>?Cannot assign to read-only memoryviewInvalid mode, expected \047c\047 or \047fortran\047, got Invalid shape in axis Note that Cython is deliberately stricter than PEP-484 and rejects subclasses of builtin types. If you need to pass subclasses then set the \047annotation_typing\047 directive to False.`Damage(offset, reason)`: what stands at `offset` does not hold.`Encrypted(offset)`: this record has to be opened first, by `open_records`.a batch with more than 2 GiB in one columna batch with more than 2 GiB of payload: lower batchBytesadd_notecollections.abcdict | Nonedisableenablegcisenabledno default __reduce__ due to non-trivial __cinit__no recordpyspark_jetstream/_decode.pyxself.items cannot be converted to a Python object for picklingthe block ends within a recordthe checksum of the record does not holdthe end is behind the datatuple[bytes, bytes]tuple[int, int, int, int, int, int]tuple[list, int, bool]unable to allocate array data.unable to allocate shape and strides.ASCIIBytesBytes.__reduce_cython__Bytes.__setstate_cython__DELETEDDamageDamage.offsetDamage.reasonDecoderDecoder.__reduce_cython__Decoder.__setstate_cython__Decoder.next_batchEllipsisEncryptedFieldListFieldList.__reduce_cython__FieldList.__setstate_cython__HEADERSMSG_IDPAYLOADSEQSIZESUBJECTSequenceTIMEView.MemoryView__Pyx_PyDict_NextRef__annotate____class____class_getitem____dict____doc____func____getstate____import____main____metaclass____module____mro_entries____name____new____prepare____pyx_checksum__pyx_result__pyx_state__pyx_type__pyx_unpickle_Bytes__pyx_unpickle_Enum__pyx_vtable____qualname____reduce____reduce_cython____reduce_ex____set_name____setstate____setstate_cython____test___dict_is_coroutineabcacceptsallocate_bufferargsasyncio.coroutinesatbasebatch_bytesbehindbodyboolbytescchecksumcline_in_tracebackcolumnscountdatadead""deleteddtype_is_objectencodeendendsenumerateerrorfirstflagsformatfortranframesgethas_encryptedheadheadershighhigh_nsidindexintitemsitemsizekeykey_sizeknownlastlast_sequencelengthlowlow_nsmemviewmessagesmodemsg_idnamenanosndimnext_batchobjoffsetoffsetsopen_recordsopeneroutpackpayloadpoppropertypyspark_jetstream._decodereasonregisterrepeat_textresyncreturnrowrowssaltscan_logseedseenselfseqsetdefaultshapeshow_deadsizesourcestartstatestepstopstrstructsubjecttexttoto_microstoleranttotalts_nsunpackupdateuse_setstatevaluevalue_sizevaluesviewwalkxO\200\001\330\004\n\210+\220Q\200\001\330\004#\2401\240F\250!\200\001\340\004\037\230q\320 0\260\013\270;\300k\320QR\330\004\023\2205\230\010\240\001\240\021\330\004\007\200|\2207\230!\330\010\047\240q\250\010\260\016\270a\330\004\013\2101\200\001\360\010\000\n\033\230!\330\010\021\220\024\220W\230D\240\007\240t\2501\330\010\020\220\007\220q\230\006\230l\250!\330\004\007\200v\210W\220E\230\024\230Q\330\010\022\220!\330\010\027\220q\340\010\027\220q\330\004\007\200q\330\010\017\320\017&\240d\250!\2507\260+\270W\300A\340\010\017\320\017&\240d\250!\2507\260+\270Q\200A\330\030\031\330\010\017\210t\2205\230\001\230\021\320\000\023\2206\230\034\240Q\340\004\047\240q\330\004\013\2105\220\001\220\035\230a\230t\2401\240F\250#\250Q\250k\270\026\270x\300s\310!\3107\320R\\\320\\]\320\000\025\220Z\230q\340\004\034\230C\230q\240\007\240s\250!\330\004\025\320\025.\250a\250v\260V\2702\270Q\330\004\036\230a\330\004\027\220z\320!2\260!\2601\340\004\010\210\007\210u\220A\220Q\330\010\020\220\t\230\026\230q\240\007\240r\250\024\250R\250q\330\010\n\210!\2107\220&\230\003\2305\240\003\2406\250\022\2505\260\002\260!\330\004\013\2101\320\000\026\220m\2408\2501\340\004\031\320\0312\260!\2607\270,\300e\3102\310S\320PR\320RS\330\004\031\230\032\320#4\260A\260Q\330\004 \240\003\2401\240A\330\004\010\210\007\210u\220A\220U\230\"\230A\330\010\014\210A\210W\220J\230d\240\"\240A\330\004\013\2109\220E\230\022\2301\320\000$\240A\340\004\013\210?\230!\2309\240C\240q""\250\001\320\0004\260A\340\004\035\230]\250!\2504\250q\260\006\260c\270\021\270+\300Q\330\004\027\220s\230!\230<\240q\340\004\n\210#\210R\210q\330\010\021\220\030\230\021\230&\240\002\240$\240e\2502\250Q\330\010\013\2107\220#\220Q\330\014\023\2201\330\010\013\2105\220\001\220\023\220B\220a\330\014\023\2201\330\010\016\210a\330\004\013\2101\320\000J\310!\360\n\000\005\036\230]\250!\2504\250q\260\006\260c\270\021\270+\300Q\330\004\027\220s\230!\230<\240q\340\004\025\220U\230!\360\006\000\005\013\210#\210R\210q\330\010\021\220\025\220a\220v\230R\230t\2405\250\002\250$\250a\330\010\013\2107\220#\220Q\330\014\017\210t\2201\220F\230\"\230D\240\005\240R\240q\330\014\r\330\010\013\2105\220\001\220\023\220B\220c\230\023\230B\230c\240\025\240a\240s\250\"\250C\250s\260!\330\014\021\220\023\220G\2301\230A\330\014\022\220!\2204\220v\230R\230t\2401\330\014\016\210a\210u\220A\340\014\023\2205\230\001\230\023\230C\230r\240\021\330\014\023\2206\230\021\230%\230u\240A\240S\250\002\250$\250f\260E\270\021\270#\270R\270|\3103\310b\320PW\320WY\320YZ\330\014\021\220\023\220G\2301\230M\250\022\2503\250a\250q\330\014\022\220!\2204\320\027(\250\001\250\027\260\001\330\014\016\210a\210u\220A\330\r\030\230\003\2301\230E\240\033\250M\270\022\2703\270a\270q\330\014\022\220!\2203\220b\230\r\320%6\260a\260w\270c\300\021\300!\330\010\026\220a\220t\2301\330\010\016\210a\330\004\013\2103\210e\2201\320\000R\320RS\360\016\000\005\036\230Q\330\004\027\220s\230!\320\0332\260!\340\004\027\220q\330\004\n\210#\210R\210{\230#\230Q\330\010\020\220\006\220a\220v\230R\230q\330\010\013\2105\220\001\220\023\220B\220c\230\022\230>\250\023\250E\260\021\260#\260R\260s\270\"\270K\300s\310&\320PR\320R]\320]_\320_d\320df\320fi\320ij\330\020\025\220Q\220f\230B\230c\240\022\240<\250w\260e\2701\270F\300\"\300D\310\004\310E\320QS\320SX\320XZ\320Z[\330\020\023\2206\230\021\230&\240\002\240#\240R\240q\330\014\017\210t\2201\330\020\021\330\014\022\220!\330\014\r\330\010\013\2105\220\001\220\023\220B\220c\230\023\230A\330\014""\023\2208\2303\230b\240\014\250A\330\010\013\2105\220\001\220\023\220B\220c\230\023\230A\330\014\027\220q\230\010\240\006\240a\240v\250R\250s\260\"\260D\270\006\270a\270v\300R\300s\310\"\310A\330\030\047\240q\250\006\250b\260\003\2602\260\\\300\021\340\014\022\220\047\230\022\2306\240\021\240&\250\002\250#\250R\250t\2606\270\021\270&\300\002\300#\300R\300u\310E\320QV\320VW\320WZ\320Z\\\320\\]\330\033 \240\001\240\023\240B\240k\260\023\260B\260k\300\022\3001\330\010\016\210c\220\022\2206\230\022\230;\240b\250\003\2502\250Q\250h\260a\330\010\021\220\021\330\004\013\2108\2208\2301\320\000T\320TU\360\014\000\005\036\230]\250!\2504\250q\260\006\260c\270\021\270+\300Q\330\004\027\220s\230!\2301\340\004\032\230*\320$7\260q\330\004\027\320\0273\2601\330\004\n\210#\210R\210q\330\010\021\220\025\220a\220v\230R\230t\2405\250\002\250$\250a\330\010\016\210f\220A\220V\2302\230S\240\002\240&\250\014\260A\330\010\013\2107\220#\220R\220s\230$\230b\240\005\240T\250\025\250d\260$\260c\270\021\330\014\r\330\010\020\220\006\220c\230\021\330\010\017\210q\330\010\013\2105\220\001\220\023\220B\220c\230\023\230A\330\014\024\220F\230!\2306\240\022\2403\240b\250\r\260R\260q\340\014\024\220I\230V\2401\240F\250\"\250C\250r\260\021\330\014\021\220\032\2301\230E\240\033\250A\250V\2601\330\014\030\230\001\330\010\016\210a\330\004\013\2104\210w\220f\230E\240\026\240q\320\004\034\230A\340\010\036\230d\240\047\250\021\330\010\013\2106\220\023\220A\330\014\023\2201\330\010\017\210x\220q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\r\230T\240\031\250!\2501\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\t\230\024\230X\240Q\240g\250Q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\013\2304\230x\240q\250\007\250q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\r\230T\240\031\250!\2501\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\n\230$\230f\240A\240Q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\r\230T\240\030\250\021\250!\330\010\013\2104\210y\230""\002\230!\330\014\017\210q\220\014\230D\240\014\250A\250Q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\r\230T\240\032\2501\250A\330\010\017\210q";
+    #else /* compression: none (3374 bytes) */
+static const char bytes[] = " at 0x object>(tree fragment).: <MemoryView of <contiguous and direct><contiguous and indirect><strided and direct or indirect><strided and direct><strided and indirect>>?Cannot assign to read-only memoryviewInvalid mode, expected \047c\047 or \047fortran\047, got Invalid shape in axis Note that Cython is deliberately stricter than PEP-484 and rejects subclasses of builtin types. If you need to pass subclasses then set the \047annotation_typing\047 directive to False.`Damage(offset, reason)`: what stands at `offset` does not hold.`Encrypted(offset)`: this record has to be opened first, by `open_records`.a batch with more than 2 GiB in one columna batch with more than 2 GiB of payload: lower batchBytesadd_notecollections.abcdict | Nonedisableenablegcisenabledno default __reduce__ due to non-trivial __cinit__no recordpyspark_jetstream/_decode.pyxself.items cannot be converted to a Python object for picklingthe block ends within a recordthe checksum of the record does not holdthe end is behind the datatuple[bytes, bytes]unable to allocate array data.unable to allocate shape and strides.ASCIIBytesBytes.__reduce_cython__Bytes.__setstate_cython__DELETEDDamageDamage.offsetDamage.reasonDecoderDecoder.__reduce_cython__Decoder.__setstate_cython__Decoder.next_batchEllipsisEncryptedFieldListFieldList.__reduce_cython__FieldList.__setstate_cython__HEADERSMSG_IDPAYLOADSEQSIZESUBJECTSequenceTIMEView.MemoryView__Pyx_PyDict_NextRef__annotate____class____class_getitem____dict____doc____func____getstate____import____main____metaclass____module____mro_entries____name____new____prepare____pyx_checksum__pyx_result__pyx_state__pyx_type__pyx_unpickle_Bytes__pyx_unpickle_Enum__pyx_vtable____qualname____reduce____reduce_cython____reduce_ex____set_name____setstate____setstate_cython____test___dict_is_coroutineabcacceptsallocate_bufferargsasyncio.coroutinesatbasebatch_bytesbodybytesccline_in_tracebackcolumnscountdatadeaddeleteddtype_is_objectencodeendendsenumerateerrorfirstflagsformatfortranget""headheadershigh_nsidindexintitemsitemsizekeykey_sizeknownlastlengthlow_nsmemviewmodemsg_idnamenanosndimnext_batchobjoffsetoffsetsopen_recordsopeneroutpackpayloadpoppropertypyspark_jetstream._decodereasonregisterrepeat_textreturnrowrowssaltselfseqsetdefaultshapeshow_deadsizesourcestartstatestepstopstrstructsubjecttexttoto_microstolerantts_nsunpackupdateuse_setstatevaluevalue_sizevaluesxO\200\001\330\004\n\210+\220Q\200\001\330\004#\2401\240F\250!\200\001\340\004\037\230q\320 0\260\013\270;\300k\320QR\330\004\023\2205\230\010\240\001\240\021\330\004\007\200|\2207\230!\330\010\047\240q\250\010\260\016\270a\330\004\013\2101\200\001\360\010\000\n\033\230!\330\010\021\220\024\220W\230D\240\007\240t\2501\330\010\020\220\007\220q\230\006\230l\250!\330\004\007\200v\210W\220E\230\024\230Q\330\010\022\220!\330\010\027\220q\340\010\027\220q\330\004\007\200q\330\010\017\320\017&\240d\250!\2507\260+\270W\300A\340\010\017\320\017&\240d\250!\2507\260+\270Q\200A\330\030\031\330\010\017\210t\2205\230\001\230\021\320\000\025\220Z\230q\340\004\034\230C\230q\240\007\240s\250!\330\004\025\320\025.\250a\250v\260V\2702\270Q\330\004\036\230a\330\004\027\220z\320!2\260!\2601\340\004\010\210\007\210u\220A\220Q\330\010\020\220\t\230\026\230q\240\007\240r\250\024\250R\250q\330\010\n\210!\2107\220&\230\003\2305\240\003\2406\250\022\2505\260\002\260!\330\004\013\2101\320\000\026\220m\2408\2501\340\004\031\320\0312\260!\2607\270,\300e\3102\310S\320PR\320RS\330\004\031\230\032\320#4\260A\260Q\330\004 \240\003\2401\240A\330\004\010\210\007\210u\220A\220U\230\"\230A\330\010\014\210A\210W\220J\230d\240\"\240A\330\004\013\2109\220E\230\022\2301\320\000J\310!\360\n\000\005\036\230]\250!\2504\250q\260\006\260c\270\021\270+\300Q\330\004\027\220s\230!\230<\240q\340\004\025\220U\230!\360\006\000\005\013\210#\210R\210q\330\010\021\220\025\220a\220v\230R\230t\2405\250\002\250$\250a\330\010\013\2107\220#\220Q\330\014\017\210t\2201\220F\230\"\230D\240\005\240R\240q\330\014\r\330\010\013\2105\220\001\220\023""\220B\220c\230\023\230B\230c\240\025\240a\240s\250\"\250C\250s\260!\330\014\021\220\023\220G\2301\230A\330\014\022\220!\2204\220v\230R\230t\2401\330\014\016\210a\210u\220A\340\014\023\2205\230\001\230\023\230C\230r\240\021\330\014\023\2206\230\021\230%\230u\240A\240S\250\002\250$\250f\260E\270\021\270#\270R\270|\3103\310b\320PW\320WY\320YZ\330\014\021\220\023\220G\2301\230M\250\022\2503\250a\250q\330\014\022\220!\2204\320\027(\250\001\250\027\260\001\330\014\016\210a\210u\220A\330\r\030\230\003\2301\230E\240\033\250M\270\022\2703\270a\270q\330\014\022\220!\2203\220b\230\r\320%6\260a\260w\270c\300\021\300!\330\010\026\220a\220t\2301\330\010\016\210a\330\004\013\2103\210e\2201\320\004\034\230A\340\010\036\230d\240\047\250\021\330\010\013\2106\220\023\220A\330\014\023\2201\330\010\017\210x\220q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\r\230T\240\031\250!\2501\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\t\230\024\230X\240Q\240g\250Q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\013\2304\230x\240q\250\007\250q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\r\230T\240\031\250!\2501\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\n\230$\230f\240A\240Q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\r\230T\240\030\250\021\250!\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\014\230D\240\014\250A\250Q\330\010\013\2104\210y\230\002\230!\330\014\017\210q\220\r\230T\240\032\2501\250A\330\010\017\210q";
     PyObject *data = NULL;
     #define __Pyx_DecompressString_UNUSED
     #define __Pyx_DecompressString_LZSS_UNUSED
     #endif
     PyObject **stringtab = __pyx_mstate->__pyx_string_tab;
     Py_ssize_t pos = 0;
-    for (int i = 0; i < 208; i++) {
+    for (int i = 0; i < 190; i++) {
       Py_ssize_t bytes_length = str_length_index[i].length;
       PyObject *string = PyUnicode_DecodeUTF8(bytes + pos, bytes_length, NULL);
-      if (likely(string) && i >= 40) PyUnicode_InternInPlace(&string);
+      if (likely(string) && i >= 38) PyUnicode_InternInPlace(&string);
       if (unlikely(!string)) {
         Py_XDECREF(data);
         __PYX_ERR(0, 1, __pyx_L1_error)
@@ -34004,8 +31643,8 @@ static const char bytes[] = " at 0x object>(tree fragment).: <MemoryView of <con
       stringtab[i] = string;
       pos += bytes_length;
     }
-    for (int i = 208; i < 224; i++) {
-      Py_ssize_t bytes_length = bytes_length_index[i-208].length;
+    for (int i = 190; i < 201; i++) {
+      Py_ssize_t bytes_length = bytes_length_index[i-190].length;
       PyObject *string = PyBytes_FromStringAndSize(bytes + pos, bytes_length);
       stringtab[i] = string;
       pos += bytes_length;
@@ -34015,15 +31654,15 @@ static const char bytes[] = " at 0x object>(tree fragment).: <MemoryView of <con
       }
     }
     Py_XDECREF(data);
-    for (Py_ssize_t i = 0; i < 224; i++) {
+    for (Py_ssize_t i = 0; i < 201; i++) {
       if (unlikely(PyObject_Hash(stringtab[i]) == -1)) {
         __PYX_ERR(0, 1, __pyx_L1_error)
       }
     }
     #if CYTHON_IMMORTAL_CONSTANTS
     {
-      PyObject **table = stringtab + 208;
-      for (Py_ssize_t i=0; i<16; ++i) {
+      PyObject **table = stringtab + 190;
+      for (Py_ssize_t i=0; i<11; ++i) {
         #if PY_VERSION_HEX >= 0x030F0000
         PyUnstable_SetImmortal(table[i]);
         #elif CYTHON_COMPILING_IN_CPYTHON_FREETHREADING
@@ -34087,7 +31726,7 @@ static const char bytes[] = " at 0x object>(tree fragment).: <MemoryView of <con
 namespace {
 #endif
 typedef struct {
-    unsigned int argcount : 3;
+    unsigned int argcount : 2;
     unsigned int num_posonly_args : 1;
     unsigned int num_kwonly_args : 1;
     unsigned int nlocals : 4;
@@ -34112,94 +31751,69 @@ static int __Pyx_CreateCodeObjects(__pyx_mstatetype *__pyx_mstate) {
   PyObject* tuple_dedup_map = PyDict_New();
   if (unlikely(!tuple_dedup_map)) return -1;
   {
-    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 1, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 45};
+    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 1, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 35};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self};
     __pyx_mstate_global->__pyx_codeobj_tab[0] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_offset, __pyx_mstate->__pyx_kp_b_iso88591_A_t5, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[0])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 1, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 49};
+    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 1, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 39};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self};
     __pyx_mstate_global->__pyx_codeobj_tab[1] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_reason, __pyx_mstate->__pyx_kp_b_iso88591_A_t5, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[1])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 3, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 100};
-    PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_data, __pyx_mstate->__pyx_n_u_seed, __pyx_mstate->__pyx_n_u_view};
-    __pyx_mstate_global->__pyx_codeobj_tab[2] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_checksum, __pyx_mstate->__pyx_kp_b_iso88591_6_Q_q_5_at1F_Qk_xs_7R, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[2])) goto bad;
-  }
-  {
     const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 4, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 1};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_state, __pyx_mstate->__pyx_n_u_dict_2, __pyx_mstate->__pyx_n_u_use_setstate};
-    __pyx_mstate_global->__pyx_codeobj_tab[3] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tree_fragment, __pyx_mstate->__pyx_n_u_reduce_cython, __pyx_mstate->__pyx_kp_b_iso88591_WD_t1_q_l_vWE_Q_q_q_q_d_7_WA_d, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[3])) goto bad;
+    __pyx_mstate_global->__pyx_codeobj_tab[2] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tree_fragment, __pyx_mstate->__pyx_n_u_reduce_cython, __pyx_mstate->__pyx_kp_b_iso88591_WD_t1_q_l_vWE_Q_q_q_q_d_7_WA_d, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[2])) goto bad;
   }
   {
     const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 2, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 17};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_pyx_state};
-    __pyx_mstate_global->__pyx_codeobj_tab[4] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tree_fragment, __pyx_mstate->__pyx_n_u_setstate_cython, __pyx_mstate->__pyx_kp_b_iso88591_1F, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[4])) goto bad;
+    __pyx_mstate_global->__pyx_codeobj_tab[3] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tree_fragment, __pyx_mstate->__pyx_n_u_setstate_cython, __pyx_mstate->__pyx_kp_b_iso88591_1F, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[3])) goto bad;
   }
   {
     const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 1, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 1};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self};
-    __pyx_mstate_global->__pyx_codeobj_tab[5] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tree_fragment, __pyx_mstate->__pyx_n_u_reduce_cython, __pyx_mstate->__pyx_kp_b_iso88591_Q, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[5])) goto bad;
+    __pyx_mstate_global->__pyx_codeobj_tab[4] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tree_fragment, __pyx_mstate->__pyx_n_u_reduce_cython, __pyx_mstate->__pyx_kp_b_iso88591_Q, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[4])) goto bad;
   }
   {
     const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 2, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 3};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_pyx_state};
-    __pyx_mstate_global->__pyx_codeobj_tab[6] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tree_fragment, __pyx_mstate->__pyx_n_u_setstate_cython, __pyx_mstate->__pyx_kp_b_iso88591_Q, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[6])) goto bad;
+    __pyx_mstate_global->__pyx_codeobj_tab[5] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tree_fragment, __pyx_mstate->__pyx_n_u_setstate_cython, __pyx_mstate->__pyx_kp_b_iso88591_Q, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[5])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 3, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 376};
+    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 3, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 318};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_count, __pyx_mstate->__pyx_n_u_out};
-    __pyx_mstate_global->__pyx_codeobj_tab[7] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_next_batch, __pyx_mstate->__pyx_kp_b_iso88591_A_d_6_A_1_xq_4y_q_T_1_4y_q_XQgQ, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[7])) goto bad;
+    __pyx_mstate_global->__pyx_codeobj_tab[6] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_next_batch, __pyx_mstate->__pyx_kp_b_iso88591_A_d_6_A_1_xq_4y_q_T_1_4y_q_XQgQ, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[6])) goto bad;
   }
   {
     const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 1, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 1};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self};
-    __pyx_mstate_global->__pyx_codeobj_tab[8] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tree_fragment, __pyx_mstate->__pyx_n_u_reduce_cython, __pyx_mstate->__pyx_kp_b_iso88591_Q, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[8])) goto bad;
+    __pyx_mstate_global->__pyx_codeobj_tab[7] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tree_fragment, __pyx_mstate->__pyx_n_u_reduce_cython, __pyx_mstate->__pyx_kp_b_iso88591_Q, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[7])) goto bad;
   }
   {
     const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 2, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 3};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_self, __pyx_mstate->__pyx_n_u_pyx_state};
-    __pyx_mstate_global->__pyx_codeobj_tab[9] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tree_fragment, __pyx_mstate->__pyx_n_u_setstate_cython, __pyx_mstate->__pyx_kp_b_iso88591_Q, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[9])) goto bad;
+    __pyx_mstate_global->__pyx_codeobj_tab[8] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tree_fragment, __pyx_mstate->__pyx_n_u_setstate_cython, __pyx_mstate->__pyx_kp_b_iso88591_Q, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[8])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 6, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 559};
+    const __Pyx_PyCode_New_function_description descr = {2, 0, 0, 6, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 501};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_text, __pyx_mstate->__pyx_n_u_rows, __pyx_mstate->__pyx_n_u_offsets, __pyx_mstate->__pyx_n_u_ends, __pyx_mstate->__pyx_n_u_row, __pyx_mstate->__pyx_n_u_size};
-    __pyx_mstate_global->__pyx_codeobj_tab[10] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_repeat_text, __pyx_mstate->__pyx_kp_b_iso88591_m81_2_7_e2SPRRS_4AQ_1A_uAU_A_AW, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[10])) goto bad;
+    __pyx_mstate_global->__pyx_codeobj_tab[9] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_repeat_text, __pyx_mstate->__pyx_kp_b_iso88591_m81_2_7_e2SPRRS_4AQ_1A_uAU_A_AW, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[9])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 7, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 569};
+    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 7, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 511};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_nanos, __pyx_mstate->__pyx_n_u_count, __pyx_mstate->__pyx_n_u_row, __pyx_mstate->__pyx_n_u_out, __pyx_mstate->__pyx_n_u_source, __pyx_mstate->__pyx_n_u_to, __pyx_mstate->__pyx_n_u_value};
-    __pyx_mstate_global->__pyx_codeobj_tab[11] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_to_micros, __pyx_mstate->__pyx_kp_b_iso88591_Zq_Cq_s_avV2Q_a_z_2_1_uAQ_q_r_R, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[11])) goto bad;
+    __pyx_mstate_global->__pyx_codeobj_tab[10] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_to_micros, __pyx_mstate->__pyx_kp_b_iso88591_Zq_Cq_s_avV2Q_a_z_2_1_uAQ_q_r_R, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[10])) goto bad;
   }
   {
-    const __Pyx_PyCode_New_function_description descr = {4, 0, 0, 14, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 582};
-    PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_data, __pyx_mstate->__pyx_n_u_salt, __pyx_mstate->__pyx_n_u_at, __pyx_mstate->__pyx_n_u_last, __pyx_mstate->__pyx_n_u_start, __pyx_mstate->__pyx_n_u_size, __pyx_mstate->__pyx_n_u_length, __pyx_mstate->__pyx_n_u_first, __pyx_mstate->__pyx_n_u_seen, __pyx_mstate->__pyx_n_u_seq, __pyx_mstate->__pyx_n_u_messages, __pyx_mstate->__pyx_n_u_low, __pyx_mstate->__pyx_n_u_high, __pyx_mstate->__pyx_n_u_ts_ns};
-    __pyx_mstate_global->__pyx_codeobj_tab[12] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_walk, __pyx_mstate->__pyx_kp_b_iso88591_TTU_4q_c_Q_s_1_7q_31_Rq_avRt5_a, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[12])) goto bad;
-  }
-  {
-    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 1, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 610};
-    PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_payload};
-    __pyx_mstate_global->__pyx_codeobj_tab[13] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_last_sequence, __pyx_mstate->__pyx_kp_b_iso88591_A_9Cq, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[13])) goto bad;
-  }
-  {
-    const __Pyx_PyCode_New_function_description descr = {1, 0, 0, 5, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 615};
-    PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_data, __pyx_mstate->__pyx_n_u_start, __pyx_mstate->__pyx_n_u_size, __pyx_mstate->__pyx_n_u_at, __pyx_mstate->__pyx_n_u_length};
-    __pyx_mstate_global->__pyx_codeobj_tab[14] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_has_encrypted, __pyx_mstate->__pyx_kp_b_iso88591_4A_4q_c_Q_s_q_Rq_e2Q_7_Q_1_5_Ba, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[14])) goto bad;
-  }
-  {
-    const __Pyx_PyCode_New_function_description descr = {3, 0, 0, 11, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 630};
+    const __Pyx_PyCode_New_function_description descr = {3, 0, 0, 11, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 524};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_data, __pyx_mstate->__pyx_n_u_salt, __pyx_mstate->__pyx_n_u_opener, __pyx_mstate->__pyx_n_u_start, __pyx_mstate->__pyx_n_u_size, __pyx_mstate->__pyx_n_u_at, __pyx_mstate->__pyx_n_u_length, __pyx_mstate->__pyx_n_u_out, __pyx_mstate->__pyx_n_u_head, __pyx_mstate->__pyx_n_u_body, __pyx_mstate->__pyx_n_u_to};
-    __pyx_mstate_global->__pyx_codeobj_tab[15] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_open_records, __pyx_mstate->__pyx_kp_b_iso88591_J_4q_c_Q_s_q_U_Rq_avRt5_a_7_Q_t, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[15])) goto bad;
-  }
-  {
-    const __Pyx_PyCode_New_function_description descr = {5, 0, 0, 11, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 684};
-    PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_data, __pyx_mstate->__pyx_n_u_base, __pyx_mstate->__pyx_n_u_salt, __pyx_mstate->__pyx_n_u_at, __pyx_mstate->__pyx_n_u_resync, __pyx_mstate->__pyx_n_u_start, __pyx_mstate->__pyx_n_u_size, __pyx_mstate->__pyx_n_u_total, __pyx_mstate->__pyx_n_u_behind, __pyx_mstate->__pyx_n_u_payload, __pyx_mstate->__pyx_n_u_frames};
-    __pyx_mstate_global->__pyx_codeobj_tab[16] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_scan_log, __pyx_mstate->__pyx_kp_b_iso88591_RRS_Q_s_2_q_R_Q_avRq_5_Bc_E_Rs, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[16])) goto bad;
+    __pyx_mstate_global->__pyx_codeobj_tab[11] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_pyspark_jetstream__decode_pyx, __pyx_mstate->__pyx_n_u_open_records, __pyx_mstate->__pyx_kp_b_iso88591_J_4q_c_Q_s_q_U_Rq_avRt5_a_7_Q_t, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[11])) goto bad;
   }
   {
     const __Pyx_PyCode_New_function_description descr = {3, 0, 0, 4, (unsigned int)(CO_OPTIMIZED|CO_NEWLOCALS), 4};
     PyObject* const varnames[] = {__pyx_mstate->__pyx_n_u_pyx_type, __pyx_mstate->__pyx_n_u_pyx_checksum, __pyx_mstate->__pyx_n_u_pyx_state, __pyx_mstate->__pyx_n_u_pyx_result};
-    __pyx_mstate_global->__pyx_codeobj_tab[17] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tree_fragment, __pyx_mstate->__pyx_n_u_pyx_unpickle_Bytes, __pyx_mstate->__pyx_kp_b_iso88591_q_0_kQR_5_7_q_a_1, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[17])) goto bad;
+    __pyx_mstate_global->__pyx_codeobj_tab[12] = __Pyx_PyCode_New(descr, varnames, __pyx_mstate->__pyx_kp_u_tree_fragment, __pyx_mstate->__pyx_n_u_pyx_unpickle_Bytes, __pyx_mstate->__pyx_kp_b_iso88591_q_0_kQR_5_7_q_a_1, tuple_dedup_map); if (unlikely(!__pyx_mstate_global->__pyx_codeobj_tab[12])) goto bad;
   }
   Py_DECREF(tuple_dedup_map);
   return 0;
@@ -38222,159 +35836,6 @@ static CYTHON_INLINE PyObject* __Pyx_PyLong_AddObjC(PyObject *op1, PyObject *op2
 }
 #endif
 
-/* ListAppend */
-#if CYTHON_USE_PYLIST_INTERNALS && CYTHON_ASSUME_SAFE_MACROS && CYTHON_ASSUME_SAFE_SIZE
-static CYTHON_INLINE int __Pyx_PyList_Append(PyObject* list, PyObject* x) {
-    PyListObject* L = (PyListObject*) list;
-    Py_ssize_t len = Py_SIZE(list);
-    if (likely(L->allocated > len) & likely(len > (L->allocated >> 1))) {
-        Py_INCREF(x);
-        __Pyx__ListComp_AppendAndDecref(list, len, x);
-        return 0;
-    }
-    return PyList_Append(list, x);
-}
-#endif
-
-/* PyObjectCompare */
-#ifndef __Pyx_DEFINED_PyObject_CompareFloatIntBoolEq
-#define __Pyx_DEFINED_PyObject_CompareFloatIntBoolEq
-static int __Pyx_PyObject_CompareFloatIntBoolEq(PyObject *op1, PyObject *op2) {
-    double float_op1 = __Pyx_PyFloat_AS_DOUBLE(op1);
-    #if !CYTHON_ASSUME_SAFE_MACROS
-    if (unlikely(float_op1 == -1. && PyErr_Occurred())) return -1;
-    #endif
-    #if CYTHON_USE_PYLONG_INTERNALS
-    if (__Pyx_PyLong_IsCompact(op2)) {
-        Py_ssize_t iop2 = __Pyx_PyLong_CompactValue(op2);
-        if (float_op1 == ((double)iop2)) goto __pyx_return_true; else goto __pyx_return_false;
-    }
-    if (unlikely(!__Pyx_isfinite(float_op1))) {
-        if (float_op1 == 0.0) goto __pyx_return_true; else goto __pyx_return_false;
-    } else {
-        int sign2 = __Pyx_PyLong_Sign(op2);
-        if (float_op1 >= 0.) {
-            if (sign2 < 0) goto __pyx_return_false;
-            if (float_op1 < (double) (1L << PyLong_SHIFT)) goto __pyx_return_false;
-        } else {
-            if (sign2 > 0) goto __pyx_return_false;
-            if (float_op1 > -(double) (1L << PyLong_SHIFT)) goto __pyx_return_false;
-        }
-    }
-    #else
-    if (unlikely(!__Pyx_isfinite(float_op1))) {
-        if (float_op1 == 0.0) goto __pyx_return_true; else goto __pyx_return_false;
-    } else {
-        int overflow2;
-        long iop2 = PyLong_AsLongAndOverflow(op2, &overflow2);
-        if (likely(!overflow2)) {
-            if ((long long) iop2 >= (1LL << 53)) {
-                overflow2 = 1;
-            } else if ((long long) iop2 <= - (1LL << 53)) {
-                overflow2 = -1;
-            } else {
-                if (float_op1 == ((double) iop2)) goto __pyx_return_true; else goto __pyx_return_false;
-            }
-        }
-        if (overflow2 > 0) {
-            if (float_op1 < ((double) (1LL << 53))) goto __pyx_return_false;
-        } else {
-            if (float_op1 > - ((double) (1LL << 53))) goto __pyx_return_false;
-        }
-    }
-    #endif
-    return __Pyx_PyObject_RichCompareBool(op1, op2, Py_EQ);
-__pyx_return_true:
-    return 1;
-__pyx_return_false:
-    return 0;
-}
-#endif
-#if CYTHON_USE_PYLONG_INTERNALS
-#ifndef __Pyx_DEFINED_PyObject_CompareIntIntBoolEq
-#define __Pyx_DEFINED_PyObject_CompareIntIntBoolEq
-static int __Pyx_PyObject_CompareIntIntBoolEq(PyObject *op1, PyObject *op2) {
-    Py_ssize_t cmp = __Pyx_PyLong_CompareSignAndSize(op1, op2);
-    if (cmp == 0) {
-        Py_ssize_t size = __Pyx_PyLong_DigitCount(op1);
-        if (size > 0) {
-            const digit* digits1 = __Pyx_PyLong_Digits(op1);
-            const digit* digits2 = __Pyx_PyLong_Digits(op2);
-            if (size == 1) {
-                cmp = (Py_ssize_t) digits1[0] - (Py_ssize_t) digits2[0];
-            } else if ((size == 2) && (8 * sizeof(Py_ssize_t) >= 2 * PyLong_SHIFT)) {
-                cmp = (Py_ssize_t) (((((size_t)digits1[1]) << PyLong_SHIFT) | (size_t)digits1[0])) - (Py_ssize_t) (((((size_t)digits2[1]) << PyLong_SHIFT) | (size_t)digits2[0]));
-            } else {
-                for (Py_ssize_t i=size-1; i >= 0 && !cmp; --i) {
-                    cmp = (Py_ssize_t) digits1[i] - (Py_ssize_t) digits2[i];
-                }
-            }
-        }
-        if (cmp == 0) return 1;
-        if (__Pyx_PyLong_IsNeg(op1)) cmp = -cmp;
-    }
-    return 0;
-}
-#endif
-#ifndef __Pyx_DEFINED_PyObject_CompareIntIntBoolEq
-#define __Pyx_DEFINED_PyObject_CompareIntIntBoolEq
-static CYTHON_INLINE PyObject* __Pyx_PyObject_CompareIntIntEq(PyObject *op1, PyObject *op2) {
-    int result = __Pyx_PyObject_CompareIntIntBoolEq(op1, op2);
-    if (unlikely(result == -1)) return NULL;
-    return __Pyx_NewRef(result ? Py_True : Py_False);
-}
-#endif
-#else
-#ifndef __Pyx_DEFINED_PyObject_CompareIntIntBoolEq
-#define __Pyx_DEFINED_PyObject_CompareIntIntBoolEq
-static int __Pyx_PyObject_CompareIntIntBoolEq(PyObject *op1, PyObject *op2) {
-    int overflow1, overflow2;
-    long long iop1 = PyLong_AsLongLongAndOverflow(op1, &overflow1);
-    long long iop2 = PyLong_AsLongLongAndOverflow(op2, &overflow2);
-    if (likely(!(overflow1 | overflow2))) {
-        if (iop1 == iop2) goto __pyx_return_true; else goto __pyx_return_false;
-    } else if (overflow1 != overflow2) {
-        if (overflow1 == overflow2) goto __pyx_return_true; else goto __pyx_return_false;
-    } else {
-        return __Pyx_PyObject_RichCompareBool(op1, op2, Py_EQ);
-    }
-__pyx_return_true:
-    return 1;
-__pyx_return_false:
-    return 0;
-}
-#endif
-#endif
-static CYTHON_INLINE int __Pyx_PyObject_CompareBoolEq_object_int(PyObject *op1, PyObject *op2, int pyop) {
-    CYTHON_UNUSED_VAR(pyop);
-    if (unlikely(op2 == Py_None)) {
-        if (op1 == Py_None) goto __pyx_return_true; else goto __pyx_richcmp;
-    }
-    if (op1 == op2) goto __pyx_return_true;
-    if (PyFloat_CheckExact(op1)) {
-        if (likely(op2 != Py_None)) {
-            return __Pyx_PyObject_CompareFloatIntBoolEq(op1, op2);
-        }
-        goto __pyx_richcmp;
-    }
-    if (likely(PyLong_CheckExact(op1))) {
-        if (op1 == op2) goto __pyx_return_true;
-        if (likely(op2 != Py_None)) {
-            return __Pyx_PyObject_CompareIntIntBoolEq(op1, op2);
-        }
-        goto __pyx_richcmp;
-    }
-    if ((0)) goto __pyx_richcmp;
-    if ((0)) goto __pyx_return_true;
-    if ((0)) goto __pyx_return_false;
-__pyx_richcmp:
-    return __Pyx_PyObject_RichCompareBool(op1, op2, Py_EQ);
-__pyx_return_true:
-    return 1;
-__pyx_return_false:
-    return 0;
-}
-
 /* AllocateExtensionType */
 static PyObject *__Pyx_AllocateExtensionType(PyTypeObject *t, int is_final) {
     if (is_final || likely(!__Pyx_PyType_HasFeature(t, Py_TPFLAGS_IS_ABSTRACT))) {
@@ -42375,29 +39836,6 @@ __pyx_fail:
     return result;
 }
 
-/* ObjectToMemviewSlice */
-static CYTHON_INLINE __Pyx_memviewslice __Pyx_PyObject_to_MemoryviewSlice_ds_unsigned_char__const__(PyObject *obj, int writable_flag) {
-    __Pyx_memviewslice result = __Pyx_MEMSLICE_INIT;
-    __Pyx_BufFmt_StackElem stack[1];
-    int axes_specs[] = { (__Pyx_MEMVIEW_DIRECT | __Pyx_MEMVIEW_STRIDED) };
-    int retcode;
-    if (obj == Py_None) {
-        result.memview = (struct __pyx_memoryview_obj *) Py_None;
-        return result;
-    }
-    retcode = __Pyx_ValidateAndInit_memviewslice(axes_specs, 0,
-                                                 PyBUF_RECORDS_RO | writable_flag, 1,
-                                                 &__Pyx_TypeInfo_unsigned_char__const__, stack,
-                                                 &result, obj);
-    if (unlikely(retcode == -1))
-        goto __pyx_fail;
-    return result;
-__pyx_fail:
-    result.memview = NULL;
-    result.data = NULL;
-    return result;
-}
-
 /* MemviewDtypeToObject */
 static CYTHON_INLINE PyObject *__pyx_memview_get_unsigned_char__const__(const char *itemp) {
     return (PyObject *) __Pyx_PyLong_From_unsigned_char(*(unsigned char const   *) itemp);
@@ -44786,85 +42224,6 @@ static CYTHON_INLINE PyObject* __Pyx_PyLong_From_int64_t(int64_t value) {
 
 /* CIntToPy */
 static CYTHON_INLINE PyObject* __Pyx_PyLong_From_int(int value) {
-#ifdef __Pyx_HAS_GCC_DIAGNOSTIC
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wconversion"
-#endif
-    const int neg_one = (int) -1, const_zero = (int) 0;
-#ifdef __Pyx_HAS_GCC_DIAGNOSTIC
-#pragma GCC diagnostic pop
-#endif
-    const int is_unsigned = neg_one > const_zero;
-    if (is_unsigned) {
-        if (sizeof(int) < sizeof(long)) {
-            return PyLong_FromLong((long) value);
-        } else if (sizeof(int) <= sizeof(unsigned long)) {
-            return PyLong_FromUnsignedLong((unsigned long) value);
-#if !CYTHON_COMPILING_IN_PYPY
-        } else if (sizeof(int) <= sizeof(unsigned PY_LONG_LONG)) {
-            return PyLong_FromUnsignedLongLong((unsigned PY_LONG_LONG) value);
-#endif
-        }
-    } else {
-        if (sizeof(int) <= sizeof(long)) {
-            return PyLong_FromLong((long) value);
-        } else if (sizeof(int) <= sizeof(PY_LONG_LONG)) {
-            return PyLong_FromLongLong((PY_LONG_LONG) value);
-        }
-    }
-    {
-        unsigned char *bytes = (unsigned char *)&value;
-#if !CYTHON_COMPILING_IN_LIMITED_API && PY_VERSION_HEX >= 0x030d00A4
-        if (is_unsigned) {
-            return PyLong_FromUnsignedNativeBytes(bytes, sizeof(value), -1);
-        } else {
-            return PyLong_FromNativeBytes(bytes, sizeof(value), -1);
-        }
-#elif !CYTHON_COMPILING_IN_LIMITED_API && PY_VERSION_HEX < 0x030d0000
-        int one = 1; int little = (int)*(unsigned char *)&one;
-        return _PyLong_FromByteArray(bytes, sizeof(int),
-                                     little, !is_unsigned);
-#else
-        int one = 1; int little = (int)*(unsigned char *)&one;
-        PyObject *result = NULL, *kwds = NULL;
-        PyObject *py_bytes = NULL, *order_str = NULL, *from_bytes_str = NULL;;
-        py_bytes = PyBytes_FromStringAndSize((char*)bytes, sizeof(int));
-        if (!py_bytes) goto limited_bad;
-        from_bytes_str = PyUnicode_FromStringAndSize("from_bytes", 10);
-        if (!from_bytes_str) goto limited_bad;
-        order_str = PyUnicode_FromString(little ? "little" : "big");
-        if (!order_str) goto limited_bad;
-        {
-            PyObject *args[] = { (PyObject*)&PyLong_Type, py_bytes, order_str, Py_True };
-            if (!is_unsigned) {
-                PyObject *signed_str = PyUnicode_FromStringAndSize("signed", 6);
-                if (!signed_str) goto limited_bad;
-#if CYTHON_VECTORCALL
-                kwds = PyTuple_Pack(1, signed_str);
-#else
-                {
-                    PyObject *keys[] = {signed_str};
-                    PyObject *values[] = {Py_True};
-                    kwds = __Pyx_MakeKwargDict(keys, values, 1);
-                }
-#endif
-                Py_DECREF(signed_str);
-                if (unlikely(!kwds)) goto limited_bad;
-            }
-            result = __Pyx_Object_VectorcallMethodKwds(from_bytes_str, args, 3 | __Pyx_PY_VECTORCALL_ARGUMENTS_OFFSET, kwds);
-        }
-        limited_bad:
-        Py_XDECREF(kwds);
-        Py_XDECREF(order_str);
-        Py_XDECREF(py_bytes);
-        Py_XDECREF(from_bytes_str);
-        return result;
-#endif
-    }
-}
-
-/* CIntToPy */
-static CYTHON_INLINE PyObject* __Pyx_PyLong_From___pyx_anon_enum(int value) {
 #ifdef __Pyx_HAS_GCC_DIAGNOSTIC
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"

@@ -11,20 +11,10 @@ from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint16
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memset
 
-cdef extern from "_xxh64.h" nogil:
-    uint64_t xxh64 "martlet_xxh64"(const char* data, size_t size, uint64_t seed) noexcept
+from pyspark_jetstream._bytes cimport (
+    KIND_MESSAGE, KIND_SKIP, RECORD_FIXED, RECORD_HEAD, check, load16, load32, load64, shape_of, xxh64)
 
 cdef enum:
-    RECORD_FIXED = 36
-    RECORD_HEAD = 28
-    RECORD_SIZE_MAX = 64 << 20
-    KIND_MESSAGE = 1
-    KIND_SKIP = 2
-    KIND_ERASED = 3
-    FRAME_HEAD = 40
-    FRAME_RECORDS = 1
-    FRAME_MARK = 6
-    FRAME_GONE = 8
     SUBJECTS_REMEMBERED = 65536
     ROWS_MAX = 131072
 
@@ -53,54 +43,6 @@ class Damage(Exception):
 
 class Encrypted(Exception):
     """`Encrypted(offset)`: this record has to be opened first, by `open_records`."""
-
-
-cdef inline uint64_t load64(const char* at) noexcept nogil:
-    cdef uint64_t value
-    memcpy(&value, at, 8)
-    return value
-
-
-cdef inline uint32_t load32(const char* at) noexcept nogil:
-    cdef uint32_t value
-    memcpy(&value, at, 4)
-    return value
-
-
-cdef inline uint16_t load16(const char* at) noexcept nogil:
-    cdef uint16_t value
-    memcpy(&value, at, 2)
-    return value
-
-
-cdef uint32_t shape_of(const char* at, uint64_t room) noexcept nogil:
-    """The record's size when its lengths fit each other and `room`, else 0."""
-    cdef uint32_t size
-    if room < RECORD_FIXED:
-        return 0
-    size = load32(at)
-    if size < RECORD_FIXED or size > room or size > RECORD_SIZE_MAX:
-        return 0
-    if at[4] < KIND_MESSAGE or at[4] > KIND_ERASED:
-        return 0
-    if <uint64_t>load16(at + 6) + load32(at + 24) + RECORD_FIXED > size:
-        return 0
-    if at[4] == KIND_SKIP and size != RECORD_FIXED + 8:
-        return 0
-    return size
-
-
-cdef uint32_t check(const char* at, uint64_t room, uint64_t salt) noexcept nogil:
-    cdef uint32_t size = shape_of(at, room)
-    if size and xxh64(at, size - 8, salt) != load64(at + size - 8):
-        return 0
-    return size
-
-
-def checksum(data, seed: int = 0) -> int:
-    """XXH64 of `data`."""
-    cdef const unsigned char[:] view = data
-    return xxh64(<const char*>&view[0] if len(view) else NULL, <size_t>len(view), <uint64_t>seed)
 
 
 cdef class Bytes:
@@ -579,54 +521,6 @@ def to_micros(nanos: bytes) -> bytes:
     return out
 
 
-def walk(const unsigned char[::1] data, uint64_t salt, size_t at, uint64_t last) -> tuple[int, int, int, int, int, int]:
-    """Walk the valid records from `at` to sequence `last`.
-
-    `(end, first sequence, last sequence, lowest time, highest time, messages)`; the first is 0 when
-    there was none.
-    """
-    cdef const char* start = <const char*>&data[0] if len(data) else NULL
-    cdef size_t size = len(data)
-    cdef uint32_t length
-    cdef uint64_t first = 0, seen = 0, seq, messages = 0
-    cdef int64_t low = 0x7FFFFFFFFFFFFFFF, high = -0x7FFFFFFFFFFFFFFF, ts_ns
-    while at < size:
-        length = check(start + at, size - at, salt)
-        seq = load64(start + at + 8) if length else 0
-        if length == 0 or seq > last or (seen and seq <= seen):
-            break
-        first = first or seq
-        seen = seq
-        if start[at + 4] == KIND_SKIP:
-            seen += load64(start + at + RECORD_HEAD) - 1
-        else:
-            ts_ns = <int64_t>load64(start + at + 16)
-            low, high = min(low, ts_ns), max(high, ts_ns)
-            messages += 1
-        at += length
-    return at, first, seen, low, high, messages
-
-
-def last_sequence(bytes payload) -> int:
-    """Of a records frame whose checksum held; 0 when it is empty."""
-    return last_of_records(payload, len(payload))
-
-
-def has_encrypted(const unsigned char[::1] data) -> bool:
-    """Whether any of the records, up to the first that is none, is encrypted."""
-    cdef const char* start = <const char*>&data[0] if len(data) else NULL
-    cdef size_t size = len(data), at = 0
-    cdef uint32_t length
-    while at < size:
-        length = shape_of(start + at, size - at)
-        if length == 0:
-            return False
-        if start[at + 5]:
-            return True
-        at += length
-    return False
-
-
 def open_records(const unsigned char[::1] data, uint64_t salt, opener) -> bytes:
     """The same records with their bodies decrypted by `opener(cipher, head, body)`.
 
@@ -664,62 +558,3 @@ cdef void store_checksum(char* record, uint64_t salt) noexcept nogil:
     cdef uint32_t size = load32(record)
     cdef uint64_t value = xxh64(record, size - 8, salt)
     memcpy(record + size - 8, &value, 8)
-
-
-cdef uint64_t last_of_records(const char* at, uint64_t size) noexcept nogil:
-    cdef uint64_t seen = 0
-    cdef uint32_t length
-    while size:
-        length = shape_of(at, size)
-        if length == 0:
-            return seen
-        seen = load64(at + 8)
-        if at[4] == KIND_SKIP:
-            seen += load64(at + RECORD_HEAD) - 1
-        at += length
-        size -= length
-    return seen
-
-
-def scan_log(bytes data, uint64_t base, uint64_t salt, size_t at, bint resync) -> tuple[list, int, bool]:
-    """`(frames, where the next will be, whether the segment is finished)` from byte `at` on.
-
-    `data` is the segment whose first byte has position `base`. A frame is (group, index, kind,
-    payload); of records frames the payload is their last sequence. With `resync` it looks
-    behind what does not hold for the next frame; without, that is the end for now.
-    """
-    cdef const char* start = data
-    cdef size_t size = len(data), total, behind = at
-    cdef uint64_t payload
-    cdef list frames = []
-    while at + FRAME_HEAD <= size:
-        total = load32(start + at)
-        if start[at + 4] < FRAME_RECORDS or start[at + 4] > FRAME_GONE or total + FRAME_HEAD > size - at or (
-                xxh64(start + at + FRAME_HEAD, total, xxh64(start + at, 32, salt + base + at))
-                != load64(start + at + 32)):
-            if not resync:
-                break
-            at += 8
-            continue
-        if start[at + 4] == FRAME_MARK:
-            return frames, at + FRAME_HEAD, True
-        if start[at + 4] == FRAME_RECORDS:
-            add_records(frames, load64(start + at + 8), load64(start + at + 16),
-                        last_of_records(start + at + FRAME_HEAD, total))
-        else:
-            frames.append((load64(start + at + 8), load64(start + at + 16), <int>start[at + 4],
-                           start[at + FRAME_HEAD:at + FRAME_HEAD + total]))
-        at = (at + total + FRAME_HEAD + 7) & ~<size_t>7
-        behind = at
-    return frames, behind, False
-
-
-cdef int add_records(list frames, uint64_t group, uint64_t index, uint64_t last) except -1:
-    """One entry for a run of records frames of one group."""
-    if frames:
-        before = frames[len(frames) - 1]
-        if before[0] == group and before[2] == FRAME_RECORDS and before[1] == index - 1:
-            frames[len(frames) - 1] = (group, index, FRAME_RECORDS, last)
-            return 0
-    frames.append((group, index, FRAME_RECORDS, last))
-    return 0

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyspark_jetstream._decode import walk
+from pyspark_jetstream._walk import walk
 from pyspark_jetstream.blockfile import HEAD_BYTES, Block
 from pyspark_jetstream.committed import signature
 from pyspark_jetstream.directory import Directory, parse_meta, read_identity

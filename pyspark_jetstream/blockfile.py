@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from pyspark_jetstream._decode import checksum
+from pyspark_jetstream._walk import checksum
 from pyspark_jetstream.errors import BlockDamaged, NotUsable
 from pyspark_jetstream.sealed import KEY_ADVICE, decompress, open_sealed
 

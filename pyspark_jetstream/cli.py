@@ -200,6 +200,14 @@ def run_sql(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def run_package(arguments: argparse.Namespace) -> int:
+    from pyspark_jetstream import packed
+
+    count = packed.write_zip(Path(arguments.zip))
+    say(f"{count} files in {arguments.zip}: spark-submit --py-files {arguments.zip}")
+    return 0
+
+
 def add_spark(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--java-home", help="a Java 17 or newer, instead of JAVA_HOME and PATH")
     parser.add_argument("--cores", type=int, default=1, help="how many tasks at once")
@@ -229,6 +237,9 @@ def add_analytics(commands: Any) -> None:
     report.add_argument("--json", action="store_true", help="for programs")
     report.add_argument("--html", metavar="FILE", help="also as a page with plots")
     report.set_defaults(run=run_report)
+    package = tasks.add_parser("package", help="the data source as a zip for --py-files")
+    package.add_argument("zip")
+    package.set_defaults(run=run_package)
     sql = tasks.add_parser("sql", help="a query of your own over `messages`")
     sql.add_argument("query")
     sql.add_argument("--tables", help="the folder that `run` or `export parquet` keeps")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pyspark_jetstream._decode import checksum, scan_log
+from pyspark_jetstream._walk import checksum, scan_log
 from pyspark_jetstream.blockfile import FORMAT_VERSION
 from pyspark_jetstream.errors import NotUsable
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pyspark_jetstream._decode import checksum, walk
+from pyspark_jetstream._walk import checksum, walk
 from pyspark_jetstream.blockfile import (
     FORMAT_VERSION,
     HEAD_BYTES,

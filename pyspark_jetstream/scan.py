@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from pyspark_jetstream import columns
-from pyspark_jetstream._decode import Damage, Decoder, Encrypted, has_encrypted, open_records
+from pyspark_jetstream._decode import Damage, Decoder, Encrypted, open_records
+from pyspark_jetstream._walk import has_encrypted
 from pyspark_jetstream.blockfile import HEAD_BYTES, Block, Index, LocalSource, Source
 from pyspark_jetstream.columns import BatchMaker, Column
 from pyspark_jetstream.errors import BlockDamaged, DataLoss, NotUsable

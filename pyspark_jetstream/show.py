@@ -40,11 +40,8 @@ def span(seconds: int) -> str:
 Rows = list[list[str]]
 
 
-def sections(report: Report) -> list[tuple[str, list[str], Rows]]:
-    """(title, heads, rows) of everything that is a table."""
-    found: list[tuple[str, list[str], Rows]] = []
-    streams = [[r["stream"], number(r["messages"]), amount(r["bytes"])] for r in report.streams]
-    found.append(("Streams", ["stream", "messages", "bytes"], streams))
+def by_pattern(report: Report) -> tuple[str, list[str], Rows]:
+    """Sums over all times, and the busiest."""
     patterns: dict[str, list[float]] = {}
     for row in report.volume:
         kept = patterns.setdefault(row["pattern"], [0, 0, 0])
@@ -52,13 +49,19 @@ def sections(report: Report) -> list[tuple[str, list[str], Rows]]:
         kept[1] += row["bytes"]
         kept[2] = max(kept[2], row["messages"] / report.bucket_s)
     listed = sorted(patterns.items(), key=lambda item: -item[1][0])
-    found.append(
-        (
-            "Volume by subject pattern",
-            ["pattern", "messages", "bytes", f"peak msg/s (per {span(report.bucket_s)})"],
-            [[name, number(m), amount(b), number(peak)] for name, (m, b, peak) in listed],
-        )
+    return (
+        "Volume by subject pattern",
+        ["pattern", "messages", "bytes", f"peak msg/s (per {span(report.bucket_s)})"],
+        [[name, number(m), amount(b), number(peak)] for name, (m, b, peak) in listed],
     )
+
+
+def sections(report: Report) -> list[tuple[str, list[str], Rows]]:
+    """(title, heads, rows) of everything that is a table."""
+    found: list[tuple[str, list[str], Rows]] = []
+    streams = [[r["stream"], number(r["messages"]), amount(r["bytes"])] for r in report.streams]
+    found.append(("Streams", ["stream", "messages", "bytes"], streams))
+    found.append(by_pattern(report))
     found.append(
         (
             "Top subjects",

@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 
 from pyspark_jetstream import reading, scan
-from pyspark_jetstream._decode import checksum
+from pyspark_jetstream._walk import checksum
 from pyspark_jetstream.archive import Uploader
 from pyspark_jetstream.blockfile import FRAME, Block, BlockDamaged, LocalSource
 from pyspark_jetstream.errors import NotUsable
