@@ -62,7 +62,8 @@ def decode(path: Path, count: int) -> Iterator[Row]:
     def read(names: str) -> int:
         asked = options.parse({"path": str(path), "columns": names})
         pieces = reading.plan_batch(reading.open_store(asked), asked)
-        rows = sum(batch.num_rows for batch in scan.read_pieces(pieces, reading.scan_of(asked)))
+        batches = scan.read_pieces(pieces, reading.scan_of(asked))
+        rows = sum(int(batch.num_rows) for batch in batches)
         assert rows == count
         return rows
 
