@@ -11,9 +11,10 @@
 #include "calibrate.h"
 #include "crowd.h"
 #include "latency.h"
+#include "paced.h"
 #include "stream.h"
 
-enum { SECONDS_MAX = 60, PEERS_MAX = 256, COUNT_MAX = 100000000 };
+enum { SECONDS_MAX = 60, PEERS_MAX = 256, PUBLISHERS_MAX = 10000, COUNT_MAX = 100000000 };
 
 static const char USAGE[] =
     "usage: loadgen LOAD [options]\n"
@@ -26,6 +27,8 @@ static const char USAGE[] =
     "                 timed up to the PONG behind the last message\n"
     "  latency        requesters with one request in flight each, responders that answer at once\n"
     "  acked          publishes to bench.js with --in-flight of them unanswered; a stream answers\n"
+    "  paced          --publishers on subjects bench.paced.<i>, each publishes --rate a second; with\n"
+    "                 --acks each waits for answers\n"
     "  connections    opens --count connections (CONNECT, PING, PONG), looks at the server's memory\n"
     "  subscriptions  --count unique subjects over --connections, looks at the server's memory\n"
     "  attack         misbehaves at a steady pace for --seconds; prints 'attacking' when it begins\n"
@@ -49,6 +52,8 @@ static const char USAGE[] =
     "  --queue             responders share a queue group\n"
     "  --connections N     that share the subscriptions [10]\n"
     "  --in-flight N       publishes without an ack yet [1]\n"
+    "  --rate N            publishes a second of each paced publisher [100]\n"
+    "  --acks              paced publishers ask for answers\n"
     "  --at-once N         connections being opened at the same time [64]\n"
     "  --settle F          seconds between the last answer and the look at memory [1]\n"
     "  --kind K            of attack: slow (reads 3 MB/s), deaf (never reads), garbage (1,000\n"
@@ -58,7 +63,7 @@ static const char USAGE[] =
 struct arguments {
     const char *host, *kind;
     int port, server_pid, size, publishers, subscribers, subjects, requesters, responders;
-    int in_flight, queue, connections, at_once, bytes_per_ms, stall_ms;
+    int in_flight, rate, acks, queue, connections, at_once, bytes_per_ms, stall_ms;
     long long count;
     double seconds, warmup, settle;
 };
@@ -99,17 +104,18 @@ static void option_set(const struct option_row *row, const char *text)
 static struct arguments arguments_parse(int argc, char **argv)
 {
     static struct arguments a = {.host = "127.0.0.1", .kind = "slow", .size = 16, .publishers = 1,
-        .subscribers = 1, .subjects = 1, .requesters = 1, .responders = 1, .connections = 10, .in_flight = 1,
+        .subscribers = 1, .subjects = 1, .requesters = 1, .responders = 1, .connections = 10, .in_flight = 1, .rate = 100,
         .at_once = 64, .bytes_per_ms = 32768, .stall_ms = 5000, .seconds = 2, .warmup = 0.5, .settle = 1};
     const struct option_row rows[] = {
         {"host", TEXT, &a.host, 0, 0}, {"kind", TEXT, &a.kind, 0, 0},
         {"port", WHOLE, &a.port, 1, 65535}, {"server-pid", WHOLE, &a.server_pid, 0, 1e9},
-        {"size", WHOLE, &a.size, 1, 1 << 20}, {"publishers", WHOLE, &a.publishers, 0, PEERS_MAX},
+        {"size", WHOLE, &a.size, 1, 1 << 20}, {"publishers", WHOLE, &a.publishers, 0, PUBLISHERS_MAX},
         {"subscribers", WHOLE, &a.subscribers, 0, PEERS_MAX},
         {"subjects", WHOLE, &a.subjects, 1, 26}, {"requesters", WHOLE, &a.requesters, 1, 99},
         {"responders", WHOLE, &a.responders, 1, 99}, {"queue", FLAG, &a.queue, 0, 0},
         {"connections", WHOLE, &a.connections, 1, PEERS_MAX},
         {"in-flight", WHOLE, &a.in_flight, 1, 1 << 20},
+        {"rate", WHOLE, &a.rate, 1, 100000}, {"acks", FLAG, &a.acks, 0, 0},
         {"at-once", WHOLE, &a.at_once, 1, 1024},
         {"bytes-per-ms", WHOLE, &a.bytes_per_ms, 1, 1 << 20},
         {"stall-ms", WHOLE, &a.stall_ms, 1, 60000},
@@ -142,8 +148,8 @@ static void run_stream(const struct arguments *a)
     struct stream_options options = {.publishers = a->publishers, .subscribers = a->subscribers,
         .subjects = a->subjects, .payload_bytes = a->size, .seconds = a->seconds,
         .warmup_seconds = a->warmup, .count = (uint64_t)a->count, .stall_ms = a->stall_ms};
-    if (a->publishers < 1)
-        fail("stream needs a publisher");
+    if (a->publishers < 1 || a->publishers > PEERS_MAX)
+        fail("stream needs between 1 and %d publishers", PEERS_MAX);
     struct stream_result result = stream_run(&target, &options);
     stream_print(&options, &result);
 }
@@ -167,6 +173,17 @@ static void run_acked(const struct arguments *a)
     struct acked_options options = {.in_flight = a->in_flight, .payload_bytes = a->size,
         .seconds = a->seconds, .warmup_seconds = a->warmup, .stall_ms = a->stall_ms};
     acked_run(&target, &options);
+}
+
+static void run_paced(const struct arguments *a)
+{
+    struct target target = target_of(a);
+    struct paced_options options = {.publishers = a->publishers, .rate = a->rate, .acked = a->acks,
+        .payload_bytes = a->size, .seconds = a->seconds, .warmup_seconds = a->warmup,
+        .stall_ms = a->stall_ms};
+    if (a->publishers < 1)
+        fail("paced needs a publisher");
+    paced_run(&target, &options);
 }
 
 static void run_crowd(const struct arguments *a,
@@ -211,6 +228,8 @@ int main(int argc, char **argv)
         run_latency(&arguments);
     else if (strcmp(load, "acked") == 0)
         run_acked(&arguments);
+    else if (strcmp(load, "paced") == 0)
+        run_paced(&arguments);
     else if (strcmp(load, "connections") == 0)
         run_crowd(&arguments, connections_run);
     else if (strcmp(load, "subscriptions") == 0)

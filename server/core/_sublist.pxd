@@ -84,7 +84,10 @@ cdef class Sublist:
         self, Sub** out, size_t limit, size_t skip, const char* test, size_t test_len
     ) noexcept nogil
 
-    cdef MatchResult* fill(self, const char* subject, size_t length, uint64_t h) except NULL nogil
+    # A match of a subject with hash `h` that is not looked up, and remembered only if asked for.
+    cdef MatchResult* fill(
+        self, const char* subject, size_t length, uint64_t h, bint remember
+    ) except NULL nogil
     cdef int find(self, const char* subject, size_t length, uint64_t h) except -1 nogil
     cdef int walk(self, const char* subject, size_t length) except -1 nogil
     cdef int hit(self, void* subs) except -1 nogil

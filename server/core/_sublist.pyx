@@ -160,7 +160,7 @@ cdef class Sublist:
         cdef MatchResult* result = cache_find(&self.remembered, subject, length, h)
         self.matches += 1
         if result == NULL:
-            return self.fill(subject, length, h)
+            return self.fill(subject, length, h, True)
         self.cache_hits += 1
         result.used = 1
         return result
@@ -214,7 +214,9 @@ cdef class Sublist:
 
     # --- making a result
 
-    cdef MatchResult* fill(self, const char* subject, size_t length, uint64_t h) except NULL nogil:
+    cdef MatchResult* fill(
+        self, const char* subject, size_t length, uint64_t h, bint remember
+    ) except NULL nogil:
         cdef MatchResult* result
         cdef bint whole = subject_is_whole(subject, length)
         self.reclaim()
@@ -228,7 +230,7 @@ cdef class Sublist:
         if self.build(result, subject, length) < 0:
             cache_retire(&self.remembered, result)
             out_of_memory()
-        if whole:
+        if whole and remember:
             cache_add(&self.remembered, result, self.bucket(subject, length))
         else:
             cache_retire(&self.remembered, result)

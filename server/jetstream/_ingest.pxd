@@ -62,6 +62,9 @@ cdef class StreamSink(Sink):
     cdef uint32_t last_id_len
     cdef uint32_t last_id_room
     cdef readonly uint64_t durable_seq
+    cdef public uint64_t shown_seq  # what may be shown: durable, or left out by a purge
+    cdef public list listeners      # on_stored is called while there are any...
+    cdef public bint told           # ... or when its owner wants to be told anyway
     cdef bint dirty
     cdef int64_t turn_ns            # the time of all messages of this turn
     cdef readonly uint64_t waiting_messages

@@ -33,6 +33,12 @@ class StreamSink(Sink):
     waiting_messages_max: int
     waiting_bytes_max: int
     durable_seq: int
+    shown_seq: int
+    """The last one that may be shown: durable, or left out by a purge."""
+    listeners: list[Callable[[int, int], None]]
+    """`on_stored` is called while this is not empty..."""
+    told: bool
+    """... and always when this is set, as it is at first."""
     waiting_messages: int
     waiting_bytes: int
     def __init__(

@@ -8,13 +8,13 @@ so that order is kept. Answers leave by `release`, in the order in which they we
 all that was accepted before it is durable. What is accepted and not durable is bounded; beyond it a
 publish is refused with 429.
 """
-from libc.stdio cimport snprintf
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove
 
 from server.core._outbox cimport Chunk, chunk_new, chunk_release
 from server.core._router cimport route
 from server.core._sublist cimport MatchResult, Sub, sub_free, sub_new
+from server.core._table cimport hash_bytes
 from server.jetstream._fields cimport Field, Fields, number_of, read_fields
 from storage._index cimport SUBJECT_LEN_MAX
 from storage._store cimport (
@@ -70,6 +70,20 @@ cdef inline str text_of(const char* text, size_t length):
     return text[:length].decode("utf-8", "surrogateescape")
 
 
+cdef inline size_t write_number(char* to, uint64_t number) noexcept nogil:
+    """The number in digits; how many."""
+    cdef char[NUMBER_BYTES] digits
+    cdef size_t at = NUMBER_BYTES
+    while True:
+        at -= 1
+        digits[at] = <char>(48 + number % 10)
+        number //= 10
+        if number == 0:
+            break
+    memcpy(to, &digits[at], NUMBER_BYTES - at)
+    return NUMBER_BYTES - at
+
+
 cdef class StreamSink(Sink):
     def __init__(
         self, Account account not None, StreamStore store not None, str name, commit, publisher,
@@ -88,7 +102,9 @@ cdef class StreamSink(Sink):
         self.message_bytes_max = -1
         self.waiting_messages_max = 100_000
         self.waiting_bytes_max = 128 << 20
-        self.durable_seq = store.last_seq
+        self.durable_seq = self.shown_seq = store.last_seq
+        self.listeners = []
+        self.told = True
 
     def __dealloc__(self):
         free(self.last_id)
@@ -489,7 +505,10 @@ cdef class StreamSink(Sink):
             self.mark_head = self.mark_tail = 0
         if seq > before:
             self.durable_seq = seq
-            self.on_stored(before + 1, seq)
+            if seq > self.shown_seq:
+                self.shown_seq = seq
+            if self.told or self.listeners:
+                self.on_stored(before + 1, seq)
         while self.answer_head < self.answer_tail:
             answer = <Answer*>(self.answers + self.answer_head)
             if answer.gate > self.durable_seq:
@@ -523,7 +542,7 @@ cdef class StreamSink(Sink):
         if answer.header_size == PUB_ACK:
             memcpy(to, <const char*>self.pub_ack, prefix)
             to += prefix
-            to += snprintf(to, NUMBER_BYTES, b"%llu", <unsigned long long>answer.seq)
+            to += write_number(to, answer.seq)
         memcpy(to, body, answer.body_len)
         to += answer.body_len
         to[0] = 13
@@ -533,6 +552,7 @@ cdef class StreamSink(Sink):
     cdef int send(self, Answer* answer) except -1:
         cdef size_t size = self.fill_line(answer)
         cdef Msg message
+        cdef Sublist sublist = self.account.sublist
         cdef MatchResult* result
         cdef Chunk* chunk = NULL
         cdef int taken
@@ -548,7 +568,11 @@ cdef class StreamSink(Sink):
         message.tail_len = message.plain_tail_len = 0
         self.account.broker.last_line_id += 1
         message.line_id = self.account.broker.last_line_id
-        result = self.account.sublist.match(message.subject, message.subject_len)
+        # A reply subject is rarely used again: to remember it would push out what is.
+        result = sublist.fill(
+            message.subject, message.subject_len,
+            hash_bytes(message.subject, message.subject_len, sublist.seed), False,
+        )
         if result.plain_count == 0 and result.group_count == 0:
             return 0
         if size > COPIED_BODY_MAX:
@@ -558,7 +582,7 @@ cdef class StreamSink(Sink):
             memcpy(chunk.data, message.payload, size + 2)
             message.owner = chunk
             message.payload = chunk.data
-        taken = route(self.account.sublist, result, &message, &self.account.broker.random)
+        taken = route(sublist, result, &message, &self.account.broker.random)
         if chunk != NULL:
             chunk_release(chunk)
         self.account.out_msgs += taken

@@ -119,7 +119,10 @@ class LocalCommit:
         ticket = self._submit()
         self._settling.extend((ticket, then) for then in asked)
         for sink in dirty:
-            self._release(sink)
+            if self._durable_seq(sink) < sink.last_seq and not self._failed:
+                self._waiting[sink] = None
+            else:
+                self._release(sink)
         self._settle()
 
     def _submit(self) -> int:
@@ -154,9 +157,9 @@ class LocalCommit:
     def _durable_seq(self, sink: Written) -> int:
         if sink.in_memory or (self._lazy and not self._failed):
             return sink.last_seq
-        home = sink.store.home
-        assert isinstance(home, BlockHome)
-        return max(sink.durable_seq, home.durable_seq)
+        home: BlockHome = sink.store.home  # type: ignore[assignment]
+        durable_seq = home.durable_seq
+        return durable_seq if durable_seq > sink.durable_seq else sink.durable_seq
 
     def completed(self) -> None:
         """The disk has finished something: the loop calls it for the directory's descriptors."""
@@ -165,7 +168,8 @@ class LocalCommit:
         if self._directory.failure is not None and not self._failed:
             self._fail(self._directory.failure)
         for sink in list(self._waiting):
-            self._release(sink)
+            if self._durable_seq(sink) > sink.durable_seq or self._failed:
+                self._release(sink)
         self._settle()
         self._turn.run()
 

@@ -41,6 +41,7 @@ class StreamIngest:
         self.stream = stream
         self.shared = shared
         self.armed_ns: int | None = None
+        self._has_feed = False
         limits = BatchLimits.of(options)
         self.publisher = Publisher(stream, limits, shared.batches, shared.max_payload)
         assert isinstance(stream.store, StreamStore)
@@ -59,6 +60,7 @@ class StreamIngest:
         shared.commit.adopt(self.sink)
         self.sink.waiting_messages_max = options.max_buffered_messages or 100_000
         self.sink.waiting_bytes_max = options.max_buffered_bytes or 128 << 20
+        self.sink.listeners = stream.interest
         self.sink.usage = shared.usages.of(stream)
         self.sink.removed()
         self.direct = DirectGet(stream)
@@ -85,11 +87,27 @@ class StreamIngest:
             or self.stream.transform is not None
             or self.stream.republish is not None
         )
+        self.configure_told()
         self.direct.configure()
         self.arm()
 
     def feed(self, feed: StreamFeed) -> None:
         feed.attach(self.sink)
+        self._has_feed = True
+        self.configure_told()
+
+    def configure_told(self) -> None:
+        """Whether what is stored may have to be delivered, or will be due some day."""
+        config = self.stream.config
+        self.sink.told = self._has_feed or config.max_age > 0 or config.allow_msg_ttl
+
+    @property
+    def shown_seq(self) -> int:
+        return self.sink.shown_seq
+
+    @shown_seq.setter
+    def shown_seq(self, seq: int) -> None:
+        self.sink.shown_seq = seq
 
     def removed(self) -> None:
         """Messages were deleted or purged."""

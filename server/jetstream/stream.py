@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 class Ingest(Protocol):
     """What a stream asks of its ingest."""
 
+    shown_seq: int
+
     def subscribe(self, subjects: Sequence[str]) -> None:
         """Hear exactly these subjects from now on."""
 
@@ -67,7 +69,8 @@ class PublishLimits:
 class Stream:
     """A stream of one account. `store` has its messages, `durable_seq` is the last one to show.
 
-    The ingest moves `durable_seq` through `on_stored`; a store in memory is durable at once.
+    The ingest moves `durable_seq`, and calls `on_stored` while anybody wants to know; a store in
+    memory is durable at once.
     """
 
     def __init__(
@@ -87,7 +90,8 @@ class Stream:
         self.closed = False
         self.consumers: dict[str, Consumer] = {}
         self._starts_at = config.first_seq
-        self.durable_seq = store.state().last_seq
+        self.ingest: Ingest | None = None
+        self._shown_seq = store.state().last_seq
         self.transform = input_transform(config, engine.random_below)
         self.republish = republish_transform(config, engine.random_below)
         self.interest: list[Callable[[int, int], None]] = []
@@ -99,6 +103,18 @@ class Stream:
     @property
     def name(self) -> str:
         return self.config.name
+
+    @property
+    def durable_seq(self) -> int:
+        """The last sequence that may be shown. Its ingest keeps it, where there is one."""
+        return self._shown_seq if self.ingest is None else self.ingest.shown_seq
+
+    @durable_seq.setter
+    def durable_seq(self, seq: int) -> None:
+        if self.ingest is None:
+            self._shown_seq = seq
+        else:
+            self.ingest.shown_seq = seq
 
     @property
     def feed(self) -> StreamFeed:
