@@ -59,6 +59,10 @@ cdef class SubjectFilter:
     cdef CachedCount* counts        # of whole spans, by span number
     cdef uint64_t count_mask
 
+    cdef uint32_t* ordered          # the numbers in the order of their texts, when somebody asked
+    cdef uint32_t ordered_count
+    cdef uint64_t ordered_changes
+
     # What the last count found: so many match from `counted_from` to `counted_to`.
     cdef uint64_t counted
     cdef uint64_t counted_from
@@ -94,7 +98,12 @@ cdef class SubjectFilter:
     cdef inline void _set(self, uint32_t number) noexcept nogil:
         self.bits[number >> 5] |= <uint32_t>1 << (number & 31)
     cdef void _count_set(self) noexcept nogil
-    cdef void _visit_slots(self, const uint64_t* slots, uint32_t low, uint32_t high, uint32_t prefix_len, uint32_t at, uint32_t end) noexcept nogil
+    cdef bint _tail_matches(self, uint32_t number, uint32_t at, uint32_t end) noexcept nogil
+    cdef void _mark_crowd(self, uint32_t node, uint32_t at, uint32_t end) noexcept nogil
+    cdef void _visit_slots(
+        self, uint32_t node, const uint64_t* slots, uint32_t low, uint32_t high, uint32_t at,
+        uint32_t end,
+    ) noexcept nogil
     cdef void _prefetch(self, uint32_t reference, int stage) noexcept nogil
     cdef void _mark_all(self, uint32_t reference) noexcept nogil
     cdef void _walk(self, uint32_t node, uint32_t at, uint32_t end) noexcept nogil

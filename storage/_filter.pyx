@@ -13,21 +13,25 @@ from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memset
 
 from storage._index cimport (
-    CHILDREN_LISTED,
     LEAF,
     ONE_TOKEN,
     SUBJECT_ID_MASK,
     SUBJECT_LEN_MAX,
+    TAIL_ENDED,
+    TAIL_NONE,
+    TAIL_UNNAMED,
     Node,
     Removal,
-    Table,
     hash_text,
     token_length,
 )
+from storage._table cimport CHILDREN_LISTED, Table
 
 cdef enum:
     AHEAD_FAR = 32                  # children between asking for an entry and reading it
     AHEAD_NEAR = 16
+    CROWD_SHARE = 8                 # a node with this part of all subjects is read by number
+    NOT_ASKED = 2
 
 cdef extern from *:
     """
@@ -70,6 +74,7 @@ cdef class SubjectFilter:
         free(self.starts)
         free(self.steps)
         free(self.branches)
+        free(self.ordered)
         free(self.bits)
         free(self.counts)
 
@@ -322,44 +327,70 @@ cdef class SubjectFilter:
             if slot != NULL:
                 self._visit(<uint32_t>slot[0], node.prefix_len, at, end)
             return
+        if table.used >= self.index.subject_top // CROWD_SHARE and table.used > CHILDREN_LISTED:
+            self._mark_crowd(number, at, end)
+            if not node.inner:
+                return
         count = table.used if table.mask < CHILDREN_LISTED else table.mask + 1
-        self._visit_slots(table.slots, 0, count, node.prefix_len, at, end)
+        self._visit_slots(number, table.slots, 0, count, at, end)
         if table.old != NULL:
-            self._visit_slots(
-                table.old, table.moved, (table.mask >> 1) + 1, node.prefix_len, at, end
+            self._visit_slots(number, table.old, table.moved, (table.mask >> 1) + 1, at, end)
+
+    cdef bint _tail_matches(self, uint32_t number, uint32_t at, uint32_t end) noexcept nogil:
+        """Whether the tokens behind `at` match what follows a leaf's first token."""
+        cdef uint32_t name = self.index.tails[number]
+        cdef uint32_t start, token_len
+        cdef const char* text
+        if name == TAIL_ENDED:
+            return False
+        if name == TAIL_NONE or self.tokens[at].kind == ANY_REST:
+            return self.tokens[at].kind == ANY_REST or at + 1 == end
+        if name != TAIL_UNNAMED:
+            return self._rest_matches(
+                self.index.arena_at(self.index.tail_texts[name]), self.index.tail_lens[name],
+                at + 1, end,
             )
+        start = self.index.nodes[self.index.nodes_of[number]].prefix_len
+        text = self.index.text_of(number) + start
+        return self._rest_matches(text, self.index.subjects[number].text_len - start, at, end)
+
+    cdef void _mark_crowd(self, uint32_t node, uint32_t at, uint32_t end) noexcept nogil:
+        """Of a node with a good part of all subjects as leaves: by number, without its slots."""
+        cdef uint32_t number, name
+        cdef uint8_t[256] verdicts
+        memset(verdicts, NOT_ASKED, sizeof(verdicts))
+        for number in range(1, self.index.subject_top):
+            if self.index.nodes_of[number] != node:
+                continue
+            name = self.index.tails[number]
+            if name == TAIL_UNNAMED:
+                if self._tail_matches(number, at, end):
+                    self._set(number)
+                continue
+            if verdicts[name] == NOT_ASKED:
+                verdicts[name] = self._tail_matches(number, at, end)
+            self.bits[number >> 5] |= <uint32_t>verdicts[name] << (number & 31)
 
     cdef void _visit_slots(
-        self, const uint64_t* slots, uint32_t low, uint32_t high, uint32_t prefix_len,
-        uint32_t at, uint32_t end,
+        self, uint32_t node, const uint64_t* slots, uint32_t low, uint32_t high, uint32_t at,
+        uint32_t end,
     ) noexcept nogil:
-        """All children in a piece of a table. Most leaves are decided without their text."""
-        cdef uint32_t i, reference, number, name
-        cdef bint last = at + 1 == end, rest = self.tokens[at].kind == ANY_REST
-        cdef uint8_t[256] verdicts      # for each named tail: 0 not asked yet, 1 no, 2 yes
-        memset(verdicts, 0, sizeof(verdicts))
+        """All children in a piece of a table; leaves only where `_mark_crowd` did not go."""
+        cdef uint32_t i, reference
+        cdef uint32_t used = self.index.nodes[node].children.used
+        cdef bint leaves = not (
+            used >= self.index.subject_top // CROWD_SHARE and used > CHILDREN_LISTED
+        )
         for i in range(low, high):
             reference = <uint32_t>slots[i]
             if reference & LEAF:
-                number = reference & SUBJECT_ID_MASK
-                name = 0 if rest or reference & ONE_TOKEN else self.index.tails[number]
-                if rest or (reference & ONE_TOKEN and last):
-                    self._set(number)
-                elif name:
-                    if not verdicts[name]:
-                        verdicts[name] = 1 + self._rest_matches(
-                            self.index.arena_at(self.index.tail_texts[name]),
-                            self.index.tail_lens[name], at + 1, end,
-                        )
-                    if verdicts[name] == 2:
-                        self._set(number)
-                elif not reference & ONE_TOKEN:
-                    self._visit(reference, prefix_len, at, end)
+                if leaves and self._tail_matches(reference & SUBJECT_ID_MASK, at, end):
+                    self._set(reference & SUBJECT_ID_MASK)
             elif reference:
                 if i + AHEAD_FAR < high:
                     self._prefetch(<uint32_t>slots[i + AHEAD_FAR], 0)
                     self._prefetch(<uint32_t>slots[i + AHEAD_NEAR], 1)
-                self._visit(reference, prefix_len, at, end)
+                self._visit(reference, self.index.nodes[node].prefix_len, at, end)
 
     cdef void _prefetch(self, uint32_t reference, int stage) noexcept nogil:
         """First the node of a child, then what the node points to."""
@@ -425,6 +456,10 @@ cdef class SubjectFilter:
         table = &node.children
         if node.subject:
             self._set(node.subject)
+        if table.used >= self.index.subject_top // CROWD_SHARE and not node.inner:
+            for i in range(1, self.index.subject_top):
+                self.bits[i >> 5] |= <uint32_t>(self.index.nodes_of[i] == reference) << (i & 31)
+            return
         count = table.used if table.mask < CHILDREN_LISTED else table.mask + 1
         for i in range(count):
             if <uint32_t>table.slots[i] & LEAF:

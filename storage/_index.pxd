@@ -2,41 +2,42 @@
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcpy
 
+from storage._table cimport Table
+
 
 cdef enum:
     SUBJECT_ID_MASK = 0x3FFFFFFF    # subjects are numbered from 1 to this
     SUBJECT_LEN_MAX = 65534
     FEW_SUBJECTS = 16               # up to here a filter lists what it matches
     FIRST_IS_BOUND = 1              # first_seq is not above the first live sequence
-    CHILDREN_LISTED = 8             # up to here a node's children are a plain list
+    TEXT_INSIDE = 32                # a longer text lives in the arena
+    TAIL_UNNAMED = 0                # in `tails`; from 1 on the names
+    TAIL_NAMES = 253
+    TAIL_ENDED = 254                # the subject ends at its node
+    TAIL_NONE = 255                 # it has one token there
+    NO_NODE = 0xFFFFFFFF            # the number is free
 
 # In a reference to a child, beside the number of a node or, in a leaf, of a subject.
 cdef enum:
     LEAF = 0x80000000
     ONE_TOKEN = 0x40000000          # this leaf has one token left
 
+# A cache line, with most subjects' texts in it.
 cdef struct Subject:
     uint64_t first_seq
     uint64_t last_seq
     uint64_t count                  # 0: this number is free
-    uint32_t text                   # place in the arena
-    uint32_t hash
-    uint32_t node
+    uint32_t hash                   # of a free number: the next free one
     uint16_t text_len
     uint8_t flags
-
-# Open addressing; a slot is tag << 32 | reference. While `old` is there, it is being moved over.
-cdef struct Table:
-    uint64_t* slots
-    uint64_t* old
-    uint32_t mask
-    uint32_t used
-    uint32_t moved
+    uint8_t unused
+    char text[32]                   # or, beyond TEXT_INSIDE, its place in the arena
 
 cdef struct Node:
     Table children
     uint32_t parent
     uint32_t subject                # the subject that ends here, or 0
+    uint32_t inner                  # how many of the children are nodes
     uint32_t label                  # place in the arena of the tokens between parent and here
     uint16_t label_len
     uint16_t prefix_len             # where the tokens of the children begin
@@ -73,9 +74,10 @@ cdef class SubjectIndex:
     cdef readonly uint32_t subject_count
     cdef uint32_t subject_top       # numbers below it were given out
     cdef uint32_t subject_capacity
-    cdef uint32_t subject_free      # chain of free numbers through `node`
+    cdef uint32_t subject_free      # chain of free numbers through `hash`
     cdef Table by_text
-    cdef uint8_t* tails             # by number: which of `tail_texts` follows a leaf's first token
+    cdef uint32_t* nodes_of         # by number: where the subject hangs
+    cdef uint8_t* tails             # by number: which of `tail_texts` follows its first token there
     cdef uint32_t[256] tail_texts   # places in the arena; 0: not taken
     cdef uint16_t[256] tail_lens
     cdef Node* nodes
@@ -90,6 +92,7 @@ cdef class SubjectIndex:
     cdef uint32_t* created          # ring of the numbers given out last; made by the first filter
     cdef uint32_t created_mask
     cdef uint64_t created_total
+    cdef uint64_t dropped_total
     cdef uint64_t created_from      # the ring knows nothing of what was given out before
     cdef Removal* removed           # ring of the messages removed last; made by the first count
     cdef uint32_t removed_mask
@@ -111,7 +114,11 @@ cdef class SubjectIndex:
             self.removed[self.removed_total & self.removed_mask].subject = number
         self.removed_total += 1
     cdef inline char* text_of(self, uint32_t number) noexcept nogil:
-        return self.arena_at(self.subjects[number].text)
+        if self.subjects[number].text_len <= TEXT_INSIDE:
+            return self.subjects[number].text
+        return self.arena_at(self.place_of(number))
+    cdef inline uint32_t place_of(self, uint32_t number) noexcept nogil:
+        return (<uint32_t*>self.subjects[number].text)[0]
     cdef inline char* arena_at(self, uint32_t place) noexcept nogil:
         return self.chunks[place >> 17] + (<size_t>(place & 0x1FFFF) << 3)
     cdef uint64_t memory_bytes(self) noexcept
@@ -121,11 +128,14 @@ cdef class SubjectIndex:
     cdef uint32_t _take(self, uint32_t length) except 0
     cdef void _give(self, uint32_t place, uint32_t length) noexcept nogil
     cdef uint32_t _new_subject(self) except 0
+    cdef int _grow_subjects(self, size_t capacity) except -1
+    cdef void _chain_free(self, uint32_t number) noexcept nogil
     cdef uint32_t _new_node(self) except 0
     cdef int _fill(self, uint32_t number, const char* text, uint16_t text_len, uint32_t hash) except -1
     cdef void _note_created(self, uint32_t number) noexcept nogil
     cdef int _hang(self, uint32_t number) except -1
     cdef int _note_tail(self, uint32_t number, const char* tail, uint32_t tail_len) except -1
+    cdef int _end_at(self, uint32_t node, uint32_t number) except -1
     cdef int _hang_leaf(self, uint32_t node, uint32_t number) except -1
     cdef uint64_t* _child(self, Node* node, const char* token, uint32_t token_len, uint32_t tag) noexcept nogil
     cdef bint _token_at(self, uint32_t reference, uint32_t start, const char* token, uint32_t token_len) noexcept nogil

@@ -4,33 +4,44 @@
 A subject has a number while it has messages; the store keeps four bytes a message, the number, and
 asks here for the rest. Three structures hang together:
 
-- `subjects`, 40 bytes each, by number; texts live in an arena that reuses what is given back;
+- `subjects`, by number, a cache line each with the text in it; longer texts live in an arena that
+  reuses what is given back;
 - `by_text`, a hash table with 32-bit tags, grown piece by piece so that no insert waits for a rehash;
 - a tree of tokens with one-child chains folded together. A leaf is only a slot in its parent's
-  table, so a tree costs little more than those slots. A slot says whether the leaf has one token
-  left, so `a.*` and `a.>` mark a million subjects without touching them.
+  table, so a tree costs little more than those slots. Beside it, by number: the node under which
+  a subject hangs and the name of what follows its first token there, five bytes that let `a.*.x`
+  decide about a million subjects without touching them.
 
 Two rings remember which numbers were given out and which messages were removed last, so that a
 `SubjectFilter` (`_filter`) is brought level without looking at everything again. They are made by
 the first filter that needs them and grow with the need.
 """
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
+
+from storage._table cimport (
+    CHILDREN_LISTED,
+    children_put,
+    children_remove,
+    table_free,
+    table_put,
+    table_remove,
+    table_start,
+)
+
+cdef extern from "_pages.h" nogil:
+    void* pages_grow(void* memory, size_t old_bytes, size_t bytes)
+    void pages_free(void* memory, size_t bytes)
 
 cdef enum:
     ARENA_UNIT_BYTES = 8
     CHUNK_UNITS = 0x20000           # 1 MiB; `text_of` has the same number as a shift
     CHUNK_BYTES_FIRST = 512
     BLOCK_UNITS_LISTED = 64
-    CHILDREN_FIRST = 3
-    MOVES_PER_PUT = 32
     CREATED_FIRST = 64
     CREATED_MAX = 16384
     REMOVED_FIRST = 64
     REMOVED_MAX = 8192
-
-cdef uint64_t MOVED = <uint64_t>1 << 32     # a slot that was emptied in a table being moved
-
 
 cdef uint32_t shared_tokens(
     const char* left, uint32_t left_len, const char* right, uint32_t right_len
@@ -48,129 +59,6 @@ cdef uint32_t shared_tokens(
     ):
         return shortest
     return shared
-
-
-# The table of slots
-
-cdef int table_start(Table* table, uint32_t capacity) except -1:
-    table.slots = <uint64_t*>calloc(capacity, sizeof(uint64_t))
-    if table.slots == NULL:
-        raise MemoryError
-    table.old = NULL
-    table.mask = capacity - 1
-    table.used = 0
-    table.moved = 0
-    return 0
-
-
-cdef inline void table_set(Table* table, uint64_t slot) noexcept nogil:
-    cdef uint32_t at = <uint32_t>(slot >> 32) & table.mask
-    while table.slots[at]:
-        at = (at + 1) & table.mask
-    table.slots[at] = slot
-
-
-cdef void table_move(Table* table, uint32_t count) noexcept nogil:
-    """Carry `count` more slots from the old to the new half of a table that grows."""
-    cdef uint32_t old_size = (table.mask >> 1) + 1
-    while count and table.moved < old_size:
-        if <uint32_t>table.old[table.moved]:
-            table_set(table, table.old[table.moved])
-        # Empty slots stay empty: they end the search.
-        if table.old[table.moved]:
-            table.old[table.moved] = MOVED
-        table.moved += 1
-        count -= 1
-    if table.moved == old_size:
-        free(table.old)
-        table.old = NULL
-
-
-cdef int table_put(Table* table, uint64_t slot) except -1:
-    cdef uint64_t* slots
-    if (table.used + 1) > (table.mask + 1) - ((table.mask + 1) >> 2):
-        if table.old != NULL:
-            table_move(table, table.mask)
-        slots = <uint64_t*>calloc(2 * (<size_t>table.mask + 1), sizeof(uint64_t))
-        if slots == NULL:
-            raise MemoryError
-        table.old = table.slots
-        table.slots = slots
-        table.mask = table.mask * 2 + 1
-        table.moved = 0
-    if table.old != NULL:
-        table_move(table, MOVES_PER_PUT)
-    table_set(table, slot)
-    table.used += 1
-    return 0
-
-
-cdef void table_remove(Table* table, uint32_t tag, uint32_t reference) noexcept nogil:
-    cdef uint32_t at = tag & table.mask, hole, home
-    while table.slots[at] and <uint32_t>table.slots[at] != reference:
-        at = (at + 1) & table.mask
-    if not table.slots[at]:
-        at = tag & (table.mask >> 1)
-        while <uint32_t>table.old[at] != reference:
-            at = (at + 1) & (table.mask >> 1)
-        table.old[at] = MOVED
-        table.used -= 1
-        return
-    table.used -= 1
-    hole = at
-    while True:
-        at = (at + 1) & table.mask
-        if not table.slots[at]:
-            break
-        home = <uint32_t>(table.slots[at] >> 32) & table.mask
-        if ((at - home) & table.mask) >= ((at - hole) & table.mask):
-            table.slots[hole] = table.slots[at]
-            hole = at
-    table.slots[hole] = 0
-
-
-# Children of a node: a plain list while few, then a table
-
-cdef int children_put(Table* table, uint64_t slot) except -1:
-    cdef uint64_t* slots
-    cdef uint32_t i, capacity
-    if table.mask >= CHILDREN_LISTED:
-        return table_put(table, slot)
-    if table.slots == NULL or table.used == table.mask + 1:
-        if table.used == CHILDREN_LISTED:
-            slots = table.slots
-            table_start(table, CHILDREN_LISTED * 2)
-            for i in range(CHILDREN_LISTED):
-                table_put(table, slots[i])
-            free(slots)
-            return table_put(table, slot)
-        capacity = CHILDREN_FIRST if table.slots == NULL else CHILDREN_LISTED
-        slots = <uint64_t*>realloc(table.slots, capacity * sizeof(uint64_t))
-        if slots == NULL:
-            raise MemoryError
-        table.slots = slots
-        table.mask = capacity - 1
-    table.slots[table.used] = slot
-    table.used += 1
-    return 0
-
-
-cdef void children_remove(Table* table, uint32_t tag, uint32_t reference) noexcept nogil:
-    cdef uint32_t i
-    if table.mask >= CHILDREN_LISTED:
-        table_remove(table, tag, reference)
-        return
-    for i in range(table.used):
-        if <uint32_t>table.slots[i] == reference:
-            table.used -= 1
-            table.slots[i] = table.slots[table.used]
-            return
-
-
-cdef void table_free(Table* table) noexcept nogil:
-    free(table.slots)
-    free(table.old)
-    memset(table, 0, sizeof(Table))
 
 
 cdef class SubjectIndex:
@@ -194,20 +82,20 @@ cdef class SubjectIndex:
     cdef void _free_all(self) noexcept:
         cdef uint32_t i
         for i in range(self.node_top):
-            free(self.nodes[i].children.slots)
-            free(self.nodes[i].children.old)
+            table_free(&self.nodes[i].children)
         for i in range(self.chunk_count):
             free(self.chunks[i])
         free(self.chunks)
         free(self.nodes)
-        free(self.subjects)
-        free(self.tails)
-        free(self.by_text.slots)
-        free(self.by_text.old)
+        pages_free(self.subjects, self.subject_capacity * sizeof(Subject))
+        pages_free(self.tails, self.subject_capacity)
+        pages_free(self.nodes_of, self.subject_capacity * sizeof(uint32_t))
+        table_free(&self.by_text)
         self.chunks = NULL
         self.nodes = NULL
         self.subjects = NULL
         self.tails = NULL
+        self.nodes_of = NULL
         self.chunk_count = self.chunk_bytes = 0
         self.node_top = self.node_capacity = self.node_free = 0
         self.subject_top = self.subject_capacity = self.subject_free = self.subject_count = 0
@@ -217,6 +105,7 @@ cdef class SubjectIndex:
         self._free_all()
         self.generation += 1
         self.rewound += 1
+        self.dropped_total += 1
         self._start()
         return 0
 
@@ -272,27 +161,33 @@ cdef class SubjectIndex:
     # Subjects by number and by text
 
     cdef uint32_t _new_subject(self) except 0:
-        cdef uint32_t number = self.subject_free, capacity
-        cdef Subject* subjects
-        cdef uint8_t* tails
+        cdef uint32_t number = self.subject_free
         if number:
-            self.subject_free = self.subjects[number].node
+            self.subject_free = self.subjects[number].hash
             return number
         if self.subject_top >= self.subject_capacity:
-            capacity = 8 if self.subject_capacity == 0 else self.subject_capacity * 2
-            subjects = <Subject*>realloc(self.subjects, capacity * sizeof(Subject))
-            if subjects == NULL:
-                raise MemoryError
-            self.subjects = subjects
-            tails = <uint8_t*>realloc(self.tails, capacity)
-            if tails == NULL:
-                raise MemoryError
-            self.tails = tails
-            self.subject_capacity = capacity
+            self._grow_subjects(8 if self.subject_capacity == 0 else self.subject_capacity * 2)
         if self.subject_top > SUBJECT_ID_MASK:
             raise OverflowError("a stream holds at most 1,073,741,823 subjects")
         self.subject_top += 1
         return self.subject_top - 1
+
+    cdef int _grow_subjects(self, size_t capacity) except -1:
+        cdef size_t had = self.subject_capacity
+        cdef void* grown = pages_grow(self.tails, had, capacity)
+        if grown == NULL:
+            raise MemoryError
+        self.tails = <uint8_t*>grown
+        grown = pages_grow(self.nodes_of, had * sizeof(uint32_t), capacity * sizeof(uint32_t))
+        if grown == NULL:
+            raise MemoryError
+        self.nodes_of = <uint32_t*>grown
+        grown = pages_grow(self.subjects, had * sizeof(Subject), capacity * sizeof(Subject))
+        if grown == NULL:
+            raise MemoryError
+        self.subjects = <Subject*>grown
+        self.subject_capacity = <uint32_t>capacity
+        return 0
 
     cdef uint32_t find(self, const char* text, uint16_t text_len) noexcept nogil:
         """The subject's number, or 0."""
@@ -325,13 +220,15 @@ cdef class SubjectIndex:
     cdef int _fill(
         self, uint32_t number, const char* text, uint16_t text_len, uint32_t hash
     ) except -1:
-        cdef uint32_t place = self._take(text_len)
+        cdef uint32_t place
         cdef Subject* subject = &self.subjects[number]
-        memcpy(self.arena_at(place), text, text_len)
         memset(subject, 0, sizeof(Subject))
-        subject.text = place
         subject.text_len = text_len
         subject.hash = hash
+        if text_len > TEXT_INSIDE:
+            place = self._take(text_len)
+            memcpy(subject.text, &place, sizeof(uint32_t))
+        memcpy(self.text_of(number), text, text_len)
         table_put(&self.by_text, <uint64_t>hash << 32 | number)
         self.subject_count += 1
         return 0
@@ -384,11 +281,12 @@ cdef class SubjectIndex:
         cdef Subject* subject = &self.subjects[number]
         self._unhang(number)
         table_remove(&self.by_text, subject.hash, number)
-        self._give(subject.text, subject.text_len)
+        if subject.text_len > TEXT_INSIDE:
+            self._give(self.place_of(number), subject.text_len)
         subject.count = 0
         subject.text_len = 0
-        subject.node = self.subject_free
-        self.subject_free = number
+        self.dropped_total += 1
+        self._chain_free(number)
         self.subject_count -= 1
         return 0
 
@@ -399,6 +297,7 @@ cdef class SubjectIndex:
             given = self._new_subject()
             self.subjects[given].count = 0
             self.subjects[given].text_len = 0
+            self.nodes_of[given] = NO_NODE
             if given == number:
                 break
         self._fill(number, text, text_len, hash_text(text, text_len))
@@ -412,14 +311,19 @@ cdef class SubjectIndex:
         while number > 1:
             number -= 1
             if self.subjects[number].text_len == 0:
-                self.subjects[number].node = self.subject_free
-                self.subject_free = number
+                self._chain_free(number)
         return 0
+
+    cdef void _chain_free(self, uint32_t number) noexcept nogil:
+        """The number can be given out again."""
+        self.subjects[number].hash = self.subject_free
+        self.nodes_of[number] = NO_NODE
+        self.subject_free = number
 
     cdef uint64_t memory_bytes(self) noexcept:
         cdef uint64_t total = <uint64_t>self.subject_capacity * sizeof(Subject)
         cdef uint32_t i
-        total += self.subject_capacity + <uint64_t>(self.by_text.mask + 1) * 8
+        total += <uint64_t>self.subject_capacity * 5 + <uint64_t>(self.by_text.mask + 1) * 8
         total += <uint64_t>self.node_capacity * sizeof(Node)
         total += <uint64_t>self.arena_top * ARENA_UNIT_BYTES
         for i in range(self.node_top):
@@ -501,9 +405,7 @@ cdef class SubjectIndex:
             text = self.text_of(number)
             start = self.nodes[node].prefix_len
             if start > length:
-                self.nodes[node].subject = number
-                self.subjects[number].node = node
-                return 0
+                return self._end_at(node, number)
             token_len = token_length(text + start, length - start)
             slot = self._child(
                 &self.nodes[node], text + start, token_len, hash_text(text + start, token_len)
@@ -528,18 +430,25 @@ cdef class SubjectIndex:
                 else:
                     node = reference
 
+    cdef int _end_at(self, uint32_t node, uint32_t number) except -1:
+        """The subject is the tokens of `node` and no more."""
+        self.nodes[node].subject = number
+        self.nodes_of[number] = node
+        self.tails[number] = TAIL_ENDED
+        return 0
+
     cdef int _hang_leaf(self, uint32_t node, uint32_t number) except -1:
         """As a slot of `node`, or as the subject that ends there."""
         cdef uint32_t start = self.nodes[node].prefix_len, length = self.subjects[number].text_len
         cdef uint32_t token_len, reference = number | LEAF
         cdef const char* text = self.text_of(number)
-        self.subjects[number].node = node
         if start > length:
-            self.nodes[node].subject = number
-            return 0
+            return self._end_at(node, number)
+        self.nodes_of[number] = node
         token_len = token_length(text + start, length - start)
         if start + token_len == length:
             reference |= ONE_TOKEN
+            self.tails[number] = TAIL_NONE
         else:
             self._note_tail(number, text + start + token_len + 1, length - start - token_len - 1)
             text = self.text_of(number)
@@ -553,10 +462,8 @@ cdef class SubjectIndex:
 
         The first tail with a given hash gets its name; a leaf with another one has none.
         """
-        cdef uint32_t name = hash_text(tail, tail_len) & 255, place
-        self.tails[number] = 0
-        if name == 0:
-            name = 1
+        cdef uint32_t name = 1 + hash_text(tail, tail_len) % TAIL_NAMES, place
+        self.tails[number] = TAIL_UNNAMED
         if self.tail_texts[name] == 0:
             place = self._take(tail_len)
             # `_take` may have moved the arena: the text is found anew.
@@ -588,8 +495,10 @@ cdef class SubjectIndex:
         self.nodes[middle].parent = node
         slot[0] = slot[0] & <uint64_t>0xFFFFFFFF00000000u | middle
         if child & LEAF:
+            self.nodes[node].inner += 1
             self._hang_leaf(middle, child & SUBJECT_ID_MASK)
             return middle + 1
+        self.nodes[middle].inner = 1
         rest_len = self.nodes[child].label_len - shared - 1
         rest = self._take(rest_len)
         text = self.arena_at(self.nodes[child].label)
@@ -606,7 +515,7 @@ cdef class SubjectIndex:
         return middle + 1
 
     cdef int _unhang(self, uint32_t number) except -1:
-        cdef uint32_t node = self.subjects[number].node, parent
+        cdef uint32_t node = self.nodes_of[number], parent
         cdef uint32_t start = self.nodes[node].prefix_len, length = self.subjects[number].text_len
         cdef uint32_t reference = number | LEAF, token_len
         cdef const char* text = self.text_of(number)
@@ -624,6 +533,7 @@ cdef class SubjectIndex:
             text = self.arena_at(self.nodes[node].label)
             token_len = token_length(text, self.nodes[node].label_len)
             children_remove(&self.nodes[parent].children, hash_text(text, token_len), node)
+            self.nodes[parent].inner -= 1
             self._give(self.nodes[node].label, self.nodes[node].label_len)
             table_free(&self.nodes[node].children)
             self.nodes[node].parent = self.node_free

@@ -3,10 +3,12 @@
 
 They look at what the indexes keep; only `deleted_of` and a state of less than all visit messages.
 """
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdlib cimport free, malloc, qsort
+from libc.string cimport memcmp
 
 from storage._filter cimport MATCH_NONE, MATCH_ONE
-from storage._index cimport SUBJECT_ID_MASK, Subject
+from storage._index cimport SUBJECT_ID_MASK, Subject, SubjectIndex
 from storage._record cimport Record
 from storage._spans cimport SPAN_BITS, Span
 
@@ -29,7 +31,7 @@ cdef Later later_than(StreamStore store, uint64_t last_seq) except *:
     while seq:
         number = store.spans.slot(seq) & SUBJECT_ID_MASK
         later.messages += 1
-        later.bytes += store._counted(seq)
+        later.bytes += store.home.counted_at(seq)
         later.subjects += store.spans.first_of(store.subjects, number, 0) == seq
         seq = store.spans.next_live(seq + 1)
     return later
@@ -108,24 +110,98 @@ cdef uint64_t count_last(StreamStore store, SubjectFilter wanted, uint64_t seq) 
     return total
 
 
-cdef list matched(StreamStore store, SubjectFilter wanted, uint64_t offset, uint64_t limit):
+cdef list matched(StreamStore store, SubjectFilter wanted):
     """Numbers of the matching subjects, in the order in which they were given out."""
     cdef list found = []
     cdef uint32_t number
     wanted.sync()
     if wanted.mode == MATCH_ONE:
-        return [wanted.subject] if offset == 0 else found
+        return [wanted.subject]
     if wanted.mode == MATCH_NONE:
         return found
     for number in range(1, store.subjects.subject_top):
         if store.subjects.subjects[number].count and wanted.has(number):
-            if offset:
-                offset -= 1
-                continue
             found.append(number)
-            if limit and <uint64_t>len(found) == limit:
-                break
     return found
+
+
+cdef struct Placed:
+    uint64_t key                    # eight bytes of the text behind what all begin with
+    const char* text
+    uint32_t number
+    uint16_t text_len
+
+
+cdef int compare_placed(const void* left, const void* right) noexcept nogil:
+    cdef const Placed* one = <const Placed*>left
+    cdef const Placed* other = <const Placed*>right
+    cdef int found
+    if one.key != other.key:
+        return -1 if one.key < other.key else 1
+    found = memcmp(one.text, other.text, min(one.text_len, other.text_len))
+    return found if found else <int>one.text_len - <int>other.text_len
+
+
+cdef uint64_t key_of(const char* text, uint32_t length, uint32_t shared) noexcept nogil:
+    cdef uint64_t key = 0
+    cdef uint32_t i
+    for i in range(shared, shared + 8):
+        key = key << 8 | (<uint8_t>text[i] if i < length else 0)
+    return key
+
+
+cdef void sort_placed(Placed* placed, uint32_t count) noexcept nogil:
+    """By their bytes, the shorter one first."""
+    cdef uint32_t i, k, shared = placed[0].text_len
+    for i in range(1, count):
+        k = 0
+        shared = min(shared, <uint32_t>placed[i].text_len)
+        while k < shared and placed[i].text[k] == placed[0].text[k]:
+            k += 1
+        shared = k
+    for i in range(count):
+        placed[i].key = key_of(placed[i].text, placed[i].text_len, shared)
+    qsort(placed, count, sizeof(Placed), compare_placed)
+
+
+cdef int order_subjects(StreamStore store, SubjectFilter wanted) except -1:
+    """Put what matches in the order of its text; kept until a subject comes or goes."""
+    cdef SubjectIndex index = store.subjects
+    cdef uint32_t number, count = 0
+    cdef Placed* placed
+    wanted.sync()
+    if wanted.ordered != NULL and wanted.ordered_changes == index.created_total + index.dropped_total:
+        return 0
+    free(wanted.ordered)
+    wanted.ordered = <uint32_t*>malloc((index.subject_count + 1) * sizeof(uint32_t))
+    placed = <Placed*>malloc((index.subject_count + 1) * sizeof(Placed))
+    if wanted.ordered == NULL or placed == NULL:
+        free(placed)
+        raise MemoryError
+    for number in range(1, index.subject_top):
+        if index.subjects[number].count and wanted.has(number):
+            placed[count].text = index.text_of(number)
+            placed[count].text_len = index.subjects[number].text_len
+            placed[count].number = number
+            count += 1
+    if count:
+        sort_placed(placed, count)
+    for number in range(count):
+        wanted.ordered[number] = placed[number].number
+    free(placed)
+    wanted.ordered_count = count
+    wanted.ordered_changes = index.created_total + index.dropped_total
+    return 0
+
+
+cdef list ordered(StreamStore store, SubjectFilter wanted, uint64_t offset, uint64_t limit):
+    """A page of the matching subjects' numbers in the order of their text; limit 0: all."""
+    cdef uint64_t i, end
+    order_subjects(store, wanted)
+    end = wanted.ordered_count
+    if limit and offset + limit < end:
+        end = offset + limit
+    return [wanted.ordered[i] for i in range(min(offset, end), end)]
 
 
 cdef list multi_last(
@@ -133,7 +209,7 @@ cdef list multi_last(
 ):
     cdef uint64_t limit = up_to_seq if up_to_seq else store.last_seq, seq
     cdef list found = []
-    for number in matched(store, wanted, 0, 0):
+    for number in matched(store, wanted):
         seq = store.spans.last_of(store.subjects, number, limit)
         if seq:
             found.append(seq)

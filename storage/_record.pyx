@@ -49,6 +49,11 @@ cdef class RecordHome:
         """What `max_bytes` counts for this record; differs between file and memory (9.018)."""
         return 0
 
+    cdef uint64_t counted_at(self, uint64_t seq) except? 0:
+        """`counted_size` of the live record at `seq`; 0: absent. A home may know it without reading."""
+        cdef Record record
+        return self.counted_size(&record) if self.read(seq, &record) else 0
+
     cdef object pin(self, const Record* view):
         """An object that owns the memory of `view`: the bytes stay mapped while it is referenced."""
         raise NotImplementedError

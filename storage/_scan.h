@@ -67,4 +67,16 @@ count_live(const uint32_t *slots, uint32_t at, uint32_t end)
     return total;
 }
 
+/* How many of the slots have a subject whose bit is set. No subject is number 0. */
+MARTLET_CLONES static uint32_t
+count_bits(const uint32_t *slots, uint32_t at, uint32_t end, const uint32_t *bits)
+{
+    uint32_t total = 0;
+    for (; at < end; at++) {
+        uint32_t number = slots[at] & SUBJECT_BITS;
+        total += (bits[number >> 5] >> (number & 31)) & 1;
+    }
+    return total;
+}
+
 #endif

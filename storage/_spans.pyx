@@ -43,15 +43,7 @@ cdef extern from "_scan.h" nogil:
     uint32_t find_subject_down(const uint32_t* slots, uint32_t at, uint32_t subject)
     uint32_t count_subject(const uint32_t* slots, uint32_t at, uint32_t end, uint32_t subject)
     uint32_t count_live(const uint32_t* slots, uint32_t at, uint32_t end)
-
-
-cdef uint32_t count_bits(const uint32_t* slots, uint32_t at, uint32_t end, const uint32_t* bits) noexcept nogil:
-    cdef uint32_t total = 0, number
-    while at < end:
-        number = slots[at] & SUBJECT_ID_MASK
-        total += (bits[number >> 5] >> (number & 31)) & 1
-        at += 1
-    return total
+    uint32_t count_bits(const uint32_t* slots, uint32_t at, uint32_t end, const uint32_t* bits)
 
 
 cdef uint32_t count_in(SubjectFilter wanted, const uint32_t* slots, uint32_t at, uint32_t end) noexcept nogil:

@@ -79,15 +79,12 @@ cdef class StreamStore:
     cdef uint32_t _subject_of(self, const Record* record) except 0
     cdef int _unlist(self, uint64_t seq, uint64_t size) except -1
     cdef int _forget_subject(self, uint32_t number, uint64_t seq) except -1
-    cdef int _advance(self) except -1
+    cdef int _take_off(self, uint64_t seq, uint32_t slot, uint64_t size) except -1
+    cdef int _find_first(self) except -1
+    cdef int _drop_first(self) except -1
     cdef int _trim(self) except -1
     cdef int _trim_subject(self, uint32_t number) except -1
     cdef bint _over_limits(self) noexcept
-    cdef int _expire_aged(self, int64_t now_ns, uint32_t limit, list markers) except -1
-    cdef int _expire_due(self, int64_t now_ns, uint32_t limit, list markers) except -1
-    cdef bint _never_ends(self, const Record* record) noexcept nogil
-    cdef int _note_marker(self, const Record* record, list markers) except -1
-    cdef uint64_t _counted(self, uint64_t seq) except? 0
     cdef uint64_t _counted_quietly(self, uint64_t seq) noexcept
     cdef object _message(self, uint64_t seq)
     cdef int _reset(self, uint64_t last_seq) except -1

@@ -9,21 +9,21 @@ record; nothing is recomputed over all messages. Times come in as arguments. Wor
 Order of a removal: the home forgets the record, then the subject's entry, the span and the counts.
 Removing the first message only tells the home where the stream now begins.
 """
-from libc.stdint cimport INT64_MAX, uint8_t
+from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memset
 
-from storage._headers cimport is_marker, is_rollup, ttl_of
+from storage._age cimport expire, marker_headers, next_expiry
+from storage._headers cimport is_rollup, ttl_of
 from storage._index cimport FIRST_IS_BOUND, SUBJECT_ID_MASK, SUBJECT_LEN_MAX, Subject
 from storage._purge cimport purge_job
-from storage._questions cimport count_last, deleted_of, matched, multi_last, state_of
+from storage._questions cimport count_last, deleted_of, multi_last, order_subjects, ordered, state_of
 from storage._snapshot cimport decode_store, encode_store
 from storage._spans cimport HAS_TTL
 
 from storage.ports import (
     BytesLimitError,
     Discard,
-    Expired,
     MessagesLimitError,
     SequenceMismatchError,
     StoredMessage,
@@ -35,7 +35,6 @@ from storage.ports import (
 
 cdef enum:
     FILTERS_KEPT = 64
-    DUE_AT_ONCE = 256
 
 cdef dict REFUSALS = {
     MESSAGES_LIMIT: MessagesLimitError("maximum messages exceeded"),
@@ -140,13 +139,7 @@ cdef class StreamStore:
 
     cdef uint64_t _counted_quietly(self, uint64_t seq) noexcept:
         """Called where no error can be reported: an unreadable message counts 0."""
-        return self._counted(seq)
-
-    cdef uint64_t _counted(self, uint64_t seq) except? 0:
-        cdef Record record
-        if not self.home.read(seq, &record):
-            return 0
-        return self.home.counted_size(&record)
+        return self.home.counted_at(seq)
 
     cdef Refusal store_record(self, Record* record, int64_t ttl_ns) except *:
         """Store under the next sequence and carry out the limits, or say why not."""
@@ -295,13 +288,9 @@ cdef class StreamStore:
 
     def store_marker(self, str subject, int64_t ts_ns):
         """The message that says the subject's last message grew too old; it replaces all others."""
-        headers = (
-            "NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\n"
-            f"Nats-TTL: {duration_text(self.marker_ttl_ns // 1_000_000_000)}\r\n"
-            "Nats-Rollup: sub\r\n\r\n"
-        )
         seq = self.store_at(
-            self.last_seq + 1, subject, headers.encode(), b"", ts_ns, self.marker_ttl_ns
+            self.last_seq + 1, subject, marker_headers(self.marker_ttl_ns), b"", ts_ns,
+            self.marker_ttl_ns,
         )
         self.purge(subject, keep=1)
         return seq
@@ -328,7 +317,20 @@ cdef class StreamStore:
     cdef int _trim(self) except -1:
         """Drop the oldest until the limits hold."""
         while self.messages and self._over_limits():
-            self.remove(self.first_seq, False)
+            self._drop_first()
+        self.home.drop_below(self.first_seq)
+        return 0
+
+    cdef int _drop_first(self) except -1:
+        """`remove` of the first message, for one after the other; `drop_below` is the caller's."""
+        cdef uint64_t seq = self.first_seq, size = self.home.counted_at(seq)
+        cdef uint32_t slot = self.spans.slot(seq), number = slot & SUBJECT_ID_MASK
+        if self.events is not None:
+            self.events.removed(
+                seq, self.subjects.text_of(number), self.subjects.subjects[number].text_len, size
+            )
+        self._take_off(seq, slot, size)
+        self._find_first()
         return 0
 
     cdef int _trim_subject(self, uint32_t number) except -1:
@@ -359,86 +361,11 @@ cdef class StreamStore:
 
     def expire(self, int64_t now_ns, uint32_t messages_max=4096):
         """Remove what is too old or at the end of its time to live: one slice of it."""
-        cdef list markers = []
-        cdef uint32_t looked = 0
-        cdef uint64_t before = self.messages
-        if self.age_max_ns:
-            looked = self._expire_aged(now_ns, messages_max, markers)
-        if self.wheel is not None and looked < messages_max:
-            looked += self._expire_due(now_ns, messages_max - looked, markers)
-        return Expired(before - self.messages, looked >= messages_max, tuple(markers))
-
-    cdef int _expire_aged(self, int64_t now_ns, uint32_t limit, list markers) except -1:
-        """From the first on that is not exempt; how many it looked at."""
-        cdef int64_t latest_ns = now_ns - self.age_max_ns
-        cdef uint64_t seq = self.spans.next_live(max(self.aged_seq, self.first_seq))
-        cdef uint32_t looked = 0
-        cdef Record record
-        while seq and looked < limit:
-            if self.home.read(seq, &record):
-                if record.ts_ns > latest_ns:
-                    break
-                if self._never_ends(&record):
-                    self.aged_seq = seq + 1
-                    seq = self.spans.next_live(seq + 1)
-                    looked += 1
-                    continue
-                if self.marker_ttl_ns:
-                    self._note_marker(&record, markers)
-            self.remove(seq, False)
-            self.aged_seq = seq + 1
-            seq = self.spans.next_live(seq + 1)
-            looked += 1
-        return looked
-
-    cdef bint _never_ends(self, const Record* record) noexcept nogil:
-        return self.spans.slot(record.seq) & HAS_TTL and ttl_of(record.hdr, record.hdr_len) < 0
-
-    cdef int _expire_due(self, int64_t now_ns, uint32_t limit, list markers) except -1:
-        """What the wheel says; how many entries it took."""
-        cdef uint64_t[DUE_AT_ONCE] due
-        cdef uint32_t count, i, taken = 0
-        cdef Record record
-        while taken < limit:
-            count = self.wheel.take_due(now_ns, due, min(limit - taken, <uint32_t>DUE_AT_ONCE))
-            if count == 0:
-                break
-            taken += count
-            # Lowest first, so that of several messages of a subject the last one leaves the marker.
-            sort_sequences(due, count)
-            for i in range(count):
-                if not self.spans.slot(due[i]) & HAS_TTL:
-                    self.wheel.stale -= min(self.wheel.stale, <uint64_t>1)
-                    continue
-                if self.marker_ttl_ns and self.home.read(due[i], &record):
-                    self._note_marker(&record, markers)
-                self.remove(due[i], False)
-                # `remove` counted an entry as stale that is not in the wheel any more.
-                self.wheel.stale -= min(self.wheel.stale, <uint64_t>1)
-        return taken
-
-    cdef int _note_marker(self, const Record* record, list markers) except -1:
-        """Whether this is its subject's last message and not a marker itself."""
-        cdef uint32_t number = self.spans.slot(record.seq) & SUBJECT_ID_MASK
-        if self.subjects.subjects[number].count > 1:
-            return 0
-        if record.hdr_len and is_marker(record.hdr, record.hdr_len):
-            return 0
-        markers.append(record.subject[: record.subject_len].decode("utf-8", "surrogateescape"))
-        return 1
+        return expire(self, now_ns, messages_max)
 
     def next_expiry_ns(self):
         """When `expire` should be called next; None: never."""
-        cdef int64_t when = INT64_MAX
-        cdef uint64_t seq
-        cdef Record record
-        if self.age_max_ns and self.messages:
-            seq = self.spans.next_live(max(self.aged_seq, self.first_seq))
-            if seq and self.home.read(seq, &record):
-                when = record.ts_ns + self.age_max_ns
-        if self.wheel is not None:
-            when = min(when, self.wheel.next_due())
-        return None if when == INT64_MAX else when
+        return next_expiry(self)
 
     # Removing
 
@@ -449,20 +376,27 @@ cdef class StreamStore:
         cdef uint32_t number
         if slot == 0:
             return 0
-        size = self._counted(seq)
+        size = self.home.counted_at(seq)
         if self.events is not None:
             number = slot & SUBJECT_ID_MASK
             self.events.removed(
                 seq, self.subjects.text_of(number), self.subjects.subjects[number].text_len, size
             )
-        # Where the first message goes, `_advance` tells the home where the stream now begins.
+        # Where the first message goes, `_unlist` tells the home where the stream now begins.
         if erase or seq != self.first_seq:
             self.home.forget(seq, erase)
         self._unlist(seq, size)
         return 1
 
     cdef int _unlist(self, uint64_t seq, uint64_t size) except -1:
-        cdef uint32_t slot = self.spans.slot(seq)
+        self._take_off(seq, self.spans.slot(seq), size)
+        if seq == self.first_seq:
+            self._find_first()
+            self.home.drop_below(self.first_seq)
+        return 0
+
+    cdef int _take_off(self, uint64_t seq, uint32_t slot, uint64_t size) except -1:
+        """Off the indexes and the counts."""
         self.subjects.note_removed(seq, slot & SUBJECT_ID_MASK)
         self._forget_subject(slot & SUBJECT_ID_MASK, seq)
         self.spans.remove(seq, size)
@@ -470,8 +404,6 @@ cdef class StreamStore:
         self.bytes -= size
         if slot & HAS_TTL and self.wheel is not None:
             self.wheel.note_stale(self.spans)
-        if seq == self.first_seq:
-            self._advance()
         return 0
 
     cdef int _forget_subject(self, uint32_t number, uint64_t seq) except -1:
@@ -493,13 +425,12 @@ cdef class StreamStore:
             entry.flags &= ~FIRST_IS_BOUND
         return 0
 
-    cdef int _advance(self) except -1:
+    cdef int _find_first(self) except -1:
         """The first message went: find the one that is first now."""
         self.first_seq = self.spans.next_live(self.first_seq + 1) if self.messages else 0
         if self.first_seq == 0:
             self.first_seq = self.last_seq + 1
             self.bytes = 0
-        self.home.drop_below(self.first_seq)
         return 0
 
     def delete(self, uint64_t seq, bint erase=False):
@@ -585,7 +516,7 @@ cdef class StreamStore:
 
     def _take_back(self, uint64_t seq):
         """As `_unlist` of a message that the home is going to cut."""
-        cdef uint64_t size = self._counted(seq)
+        cdef uint64_t size = self.home.counted_at(seq)
         self._forget_subject(self.spans.slot(seq) & SUBJECT_ID_MASK, seq)
         self.spans.remove(seq, size)
         self.messages -= 1
@@ -748,10 +679,10 @@ cdef class StreamStore:
         return SubjectState(self.pending_from(wanted, seq), first, last)
 
     def subject_states(self, filters=None, uint64_t offset=0, uint64_t limit=0):
-        """Count, first and last of each matching subject, a page of them when `limit` is given."""
+        """Count, first and last of each matching subject in order, a page when `limit` is given."""
         cdef uint32_t number
         cdef dict out = {}
-        for number in matched(self, self.filter_of(filters), offset, limit):
+        for number in ordered(self, self.filter_of(filters), offset, limit):
             out[self._text(number)] = SubjectState(
                 self.subjects.subjects[number].count,
                 self.spans.first_of(self.subjects, number, 0),
@@ -760,12 +691,18 @@ cdef class StreamStore:
         return out
 
     def subject_totals(self, filters=None, uint64_t offset=0, uint64_t limit=0):
-        """The count of each matching subject, a page of them when `limit` is given."""
+        """The count of each matching subject in order, a page of them when `limit` is given."""
         cdef uint32_t number
         cdef dict out = {}
-        for number in matched(self, self.filter_of(filters), offset, limit):
+        for number in ordered(self, self.filter_of(filters), offset, limit):
             out[self._text(number)] = self.subjects.subjects[number].count
         return out
+
+    def matching_subjects(self, filters=None):
+        """How many subjects match."""
+        cdef SubjectFilter wanted = self.filter_of(filters)
+        order_subjects(self, wanted)
+        return wanted.ordered_count
 
     def snapshot(self):
         """The indexes as bytes for `restore`; whoever stores them adds a checksum."""
@@ -806,24 +743,3 @@ cdef void fill(
     record.hdr_len = <uint32_t>len(headers)
     record.msg = payload
     record.msg_len = <uint32_t>len(payload)
-
-
-cdef void sort_sequences(uint64_t* sequences, uint32_t count) noexcept nogil:
-    """Insertion sort: a few, and mostly in order."""
-    cdef uint32_t i, k
-    cdef uint64_t value
-    for i in range(1, count):
-        value = sequences[i]
-        k = i
-        while k and sequences[k - 1] > value:
-            sequences[k] = sequences[k - 1]
-            k -= 1
-        sequences[k] = value
-
-
-def duration_text(int64_t seconds):
-    """As Go prints a duration: 90 seconds are `1m30s`."""
-    hours, rest = divmod(seconds, 3600)
-    minutes, rest = divmod(rest, 60)
-    text = f"{hours}h{minutes}m" if hours else f"{minutes}m" if minutes else ""
-    return f"{text}{rest}s"

@@ -195,6 +195,35 @@ def test_subject_totals_in_pages(kind: StoreKind) -> None:
     assert store.subject_states("b") == {"b": SubjectState(1, 51, 51)}
 
 
+@pytest.mark.feature("1.032")
+def test_subjects_come_in_the_order_of_their_bytes(kind: StoreKind) -> None:
+    store = open_store(kind)
+    subjects = [f"s.{n * 7919 % 1000}" for n in range(300)]
+    subjects += [
+        "s.a",
+        "s.a.b",
+        "s.a-b",
+        "s.a-b.c",
+        "s.A",
+        "s.ab",
+        "s.é",
+        "s.aaaaaaaaaa.1",
+        "s.1.x",
+    ]
+    put(store, *subjects, "t")
+    expected = sorted(set(subjects), key=str.encode)
+    assert store.matching_subjects("s.>") == len(expected)
+    assert list(store.subject_totals("s.>")) == expected
+    pages = [list(store.subject_totals("s.>", at, 100)) for at in range(0, 400, 100)]
+    assert [subject for page in pages for subject in page] == expected
+    store.delete(store.last_seq - 1)
+    put(store, "s.0000")
+    expected = sorted({*subjects[:-1], "s.0000"}, key=str.encode)
+    assert list(store.subject_states("s.>", 0, 5)) == expected[:5]
+    assert store.matching_subjects("s.>") == len(expected)
+    assert list(store.subject_totals("s.>", 10_000, 5)) == []
+
+
 # Removing
 
 

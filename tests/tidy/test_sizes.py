@@ -15,8 +15,7 @@ LONG_FILES = {
     "server/core/_client.pyx": 650,
     "server/core/_sublist.pyx": 790,
     "server/jetstream/_consumer.pyx": 1750,
-    "storage/_index.pyx": 640,
-    "storage/_store.pyx": 840,
+    "storage/_store.pyx": 750,
 }
 LONG_FUNCTIONS = {
     "server/core/_subscriber.pyx:deliver": 72,

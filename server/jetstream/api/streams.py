@@ -98,13 +98,14 @@ def stream_details(request: Request) -> Answer:
     shown = stream_info(stream, details=asked.deleted_details, with_cluster=True)
     page = dict(NO_PAGE)
     if asked.subjects_filter:
-        totals = stream.store.subject_totals(asked.subjects_filter)
-        offset, subjects = page_of(sorted(totals), asked.offset, SUBJECTS_LIMIT)
-        if totals:
-            offset = max(asked.offset, 0) if len(totals) <= offset else offset
-            page = {"total": len(totals), "offset": offset, "limit": SUBJECTS_LIMIT}
-        if subjects:
-            shown["state"]["subjects"] = {subject: totals[subject] for subject in subjects}
+        total = stream.store.matching_subjects(asked.subjects_filter)
+        offset = max(asked.offset, 0)
+        if total:
+            page = {"total": total, "offset": offset, "limit": SUBJECTS_LIMIT}
+        if offset < total:
+            shown["state"]["subjects"] = stream.store.subject_totals(
+                asked.subjects_filter, offset, SUBJECTS_LIMIT
+            )
     return page | shown
 
 

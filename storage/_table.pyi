@@ -1,0 +1,1 @@
+"""Nothing for Python: `_index` calls it at C level."""
