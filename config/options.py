@@ -191,6 +191,8 @@ class JetStreamOptions(Struct, frozen=True, kw_only=True):
     encryption_key: Secret = Secret("")
     previous_encryption_key: Secret = Secret("")
     cipher: str = ""
+    # What sealed blocks of streams with `compression: s2` are compressed with.
+    block_compression: str = "zstd"
     # 0 means the engine's own default in all of the following.
     max_ack_pending: int = 0
     max_request_batch: int = 0

@@ -124,6 +124,13 @@ def _cipher(node: Node, report: Report) -> str:
     return "aes" if word == "aes" else "chacha"
 
 
+def _codec(node: Node, report: Report) -> str:
+    word = str(TEXT.read(node, report)).lower()
+    if word not in ("zstd", "s2", "lz4"):
+        raise InvalidError
+    return word
+
+
 def _secret(node: Node, report: Report) -> Secret:
     return Secret(TEXT.read(node, report))
 
@@ -196,6 +203,11 @@ JETSTREAM: Final = block(
         secret=True,
     ),
     option("cipher", to="jetstream.cipher", by=Decoder('"chacha" or "aes"', _cipher)),
+    option(
+        "block_compression",
+        to="jetstream.block_compression",
+        by=Decoder('"zstd", "s2" or "lz4"', _codec),
+    ),
     option("limits", to="", by=_prefixed(JETSTREAM_LIMITS)),
     option("tpm", to="", by=rooms.later("tpm", rooms.TPM)),
     option(

@@ -429,8 +429,18 @@ class App:
         return self.clock.wall_ns()
 
     def health_errors(self) -> Sequence[Mapping[str, str]]:
-        if self.jetstream is None or self.jetstream.failure is None:
+        if self.jetstream is None:
             return ()
+        if self.jetstream.failure is None:
+            return [
+                {
+                    "type": "STREAM",
+                    "account": account,
+                    "stream": name,
+                    "error": f"JetStream stream '{account} > {name}' could not be recovered",
+                }
+                for account, name in self.jetstream.stores.locked
+            ]
         return ({"type": "JETSTREAM", "error": f"JetStream is down: {self.jetstream.failure}"},)
 
     @property

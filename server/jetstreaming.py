@@ -17,6 +17,7 @@ from server.jetstream.engine import Engine
 from server.jetstream.ingest import Ingests
 from server.jetstream.stream import Stream
 from server.version import JETSTREAM_API_LEVEL
+from storage.keys import ServerKeys
 
 if TYPE_CHECKING:
     from config.options import JetStreamOptions, Options
@@ -28,6 +29,19 @@ MEMORY_SHARE = (3, 4)  # of the machine's, where nothing is configured
 STORE_FOLDER = "jetstream"
 UNITS = "KMGTPE"
 UINT64_MAX = 2**64 - 1
+MAINTENANCE_NS = 1_000_000_000
+CIPHER_TITLES = {"chacha": "ChaCha20-Poly1305", "aes": "AES-GCM"}
+
+
+def server_keys(options: JetStreamOptions) -> ServerKeys | None:
+    """What encrypts the store; None: nothing does."""
+    if not options.encryption_key:
+        return None
+    return ServerKeys(
+        options.encryption_key.reveal(),
+        options.previous_encryption_key.reveal(),
+        options.cipher or "chacha",
+    )
 
 
 class JetStream:
@@ -53,7 +67,13 @@ class JetStream:
         started_ns = clock.monotonic_ns()
         self._clock = clock
         durable = settled.jetstream.sync_always
-        self.stores = DiskStores(Path(self.store_dir), durable=durable)
+        self.stores = DiskStores(
+            Path(self.store_dir),
+            durable=durable,
+            keys=server_keys(settled.jetstream),
+            block_compression=settled.jetstream.block_compression,
+        )
+        self._maintained_ns = started_ns
         self.commit = LocalCommit(broker.turn, self.stores.directory, self._log, lazy=not durable)
         self.stores.book.attach(self.commit)
         self.ingests = Ingests(self.commit, settled.max_payload_bytes)
@@ -71,6 +91,7 @@ class JetStream:
         self._synced_ns = started_ns
         self.api = Api(self.engine)
         self.engine.recover()
+        self._log_unread()
         self.api.listen()
         took_ms = (clock.monotonic_ns() - started_ns) / 1e6
         logger.notice(f"Took {took_ms:.3f}ms to start JetStream")
@@ -86,6 +107,8 @@ class JetStream:
         notice(f"  Max Memory:      {friendly_bytes(options.max_memory_bytes)}")
         notice(f"  Max Storage:     {friendly_bytes(options.max_store_bytes)}")
         notice(f'  Store Directory: "{self.store_dir}"')
+        if options.encryption_key:
+            notice(f"  Encryption:      {CIPHER_TITLES[options.cipher or 'chacha']}")
         if options.domain:
             notice(f"  Domain:          {options.domain}")
         notice(f"  API Level:       {JETSTREAM_API_LEVEL}")
@@ -122,11 +145,23 @@ class JetStream:
         if not self.stores.directory.durable and now_ns - self._synced_ns >= interval_ns:
             self._synced_ns = now_ns
             self.commit.sync()
+        if now_ns - self._maintained_ns >= MAINTENANCE_NS:
+            self._maintained_ns = now_ns
+            self.commit.maintain()
 
     def close(self) -> None:
         self.api.close()
         self.engine.close()
         self.stores.close()
+
+    def _log_unread(self) -> None:
+        for account, name in self.stores.locked:
+            self._logger.error(
+                f"Stream '{account} > {name}' is encrypted and no configured key opens it: it is "
+                "not loaded, and what is stored of it stays as it is"
+            )
+        for path in self.stores.unread:
+            self._logger.error(f"{path} is encrypted and no configured key opens it")
 
     def _log(self, level: str, text: str) -> None:
         (self._logger.error if level == "error" else self._logger.warn)(text)

@@ -366,7 +366,13 @@ cdef class BlockHome(FramingTable):
         if self.block_count == 0:
             return 1
         block = self.blocks[self.block_count - 1]
-        if block.last_seq <= seq or self.need_index(block) == 0:
+        if block.last_seq <= seq:
+            return 1
+        if self.need_index(block) == 0:
+            # Its file is gone: replayed, because what the cut left of it was removed later.
+            block.last_seq = seq
+            block.messages = <uint32_t>min(<uint64_t>block.messages, seq + 1 - block.first_seq)
+            block.flags |= BLOCK_CUT
             return 1
         slot = <uint32_t>slot_at_or_after(block, seq + 1)
         self.shorten(block, slot, seq)

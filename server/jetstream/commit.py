@@ -30,6 +30,7 @@ class Directory(Protocol):
     def commit(self) -> int: ...
     def poll(self) -> int: ...
     def sync(self) -> None: ...
+    def maintain(self) -> None: ...
 
 
 class Written(Protocol):
@@ -172,6 +173,13 @@ class LocalCommit:
                 self._release(sink)
         self._settle()
         self._turn.run()
+
+    def maintain(self) -> None:
+        """Now and then: blocks that are mostly dead, or to be compressed, have their turn."""
+        if self._directory is not None and not self._failed:
+            self._directory.maintain()
+            self._phase.mark()
+            self._turn.run()
 
     def sync(self) -> None:
         """A lazy directory's interval is over: what was written becomes durable."""

@@ -18,6 +18,7 @@ from storage._blockhome import BlockHome
 from storage._directory import DataDirectory, StoreDown
 from storage._store import StreamStore as DiskStore
 from storage.filestore import FileStores
+from storage.keys import FileCipher, ServerKeys
 from storage.memstore import open_memory_store
 from storage.ports import StoreLimits, StreamStore
 
@@ -43,6 +44,11 @@ def config_of(settings: Settings) -> StreamConfig:
     return msgspec.json.decode(settings["config"], type=StreamConfig)
 
 
+def label_of(settings: Settings) -> str:
+    """How log lines name a stream, also one that cannot be decrypted."""
+    return f"{settings['account']} > {config_of(settings).name}"
+
+
 def limits_of(settings: Settings) -> StoreLimits:
     return store_limits(config_of(settings))
 
@@ -50,25 +56,61 @@ def limits_of(settings: Settings) -> StoreLimits:
 class DiskStores:
     """What a server with a store directory keeps. The directory is recovered when this is made."""
 
-    def __init__(self, path: Path, *, durable: bool) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        durable: bool,
+        keys: ServerKeys | None = None,
+        block_compression: str = "zstd",
+    ) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self._memory = path / MEMORY_FOLDER
         self._memory.mkdir(exist_ok=True)
-        self._files = FileStores(path / "data", limits_of, durable=durable)
+        self._files = FileStores(
+            path / "data",
+            limits_of,
+            durable=durable,
+            keys=keys,
+            label_of=label_of,
+            codec_of=lambda settings: (
+                block_compression if config_of(settings).compression == "s2" else "none"
+            ),
+        )
+        self._memory_cipher = FileCipher(self.directory.keys, MEMORY_FOLDER)
         self.book = ConsumerBook(self._open_book, self._found_book())
-        self._positions = PositionFiles(path / SOURCES_FOLDER)
+        self._positions = PositionFiles(
+            path / SOURCES_FOLDER, FileCipher(self.directory.keys, SOURCES_FOLDER)
+        )
         self._homes: dict[tuple[str, str], BlockHome] = {}
         self._unsettled = 0
+        self.unread: list[str] = []
+        """Files of streams in memory that no configured key opens."""
 
     @property
     def directory(self) -> DataDirectory:
         return self._files.directory
 
+    @property
+    def locked(self) -> list[tuple[str, str]]:
+        named = (label.rpartition(" > ") for _, label in self.directory.locked.values())
+        return [(account, name) for account, _, name in named if account != NOBODY]
+
     def _found_book(self) -> DiskStore | None:
-        for group, home in self.directory.homes.items():
-            if self.directory.settings_of(home)["account"] == NOBODY:
-                return self._files.stores[group]
-        return None
+        """More than one were written if one could not be decrypted for a while: they become one."""
+        found = [
+            self._files.stores[group]
+            for group, home in self.directory.homes.items()
+            if self.directory.settings_of(home)["account"] == NOBODY
+        ]
+        for other in found[1:]:
+            seq = 0
+            while (kept := other.load_next(seq + 1)) is not None:
+                seq = kept.seq
+                found[0].store(kept.subject, kept.headers, kept.payload, kept.ts_ns)
+            self._files.wait(self._files.commit())
+            self._files.delete(other)
+        return found[0] if found else None
 
     def _open_book(self) -> DiskStore:
         return self._files.create(settings_of(NOBODY, BOOK, 0), store_limits(BOOK))
@@ -76,6 +118,10 @@ class DiskStores:
     def create(self, account: str, config: StreamConfig, created_ns: int) -> StreamStore:
         settings = settings_of(account, config, created_ns)
         limits = store_limits(config)
+        if (account, config.name) in self.locked:
+            raise StoreUnavailable(
+                f"stream '{account} > {config.name}' is kept, and no configured key opens it"
+            )
         if config.storage == "memory":
             self._write_memory(account, config.name, settings)
             return open_memory_store(limits, config.first_seq)
@@ -194,13 +240,17 @@ class DiskStores:
         """Not synced: what lives in memory need not outlive the machine."""
         path = self._memory_file(account, name)
         fresh = path.with_suffix(".new")
-        fresh.write_bytes(msgspec.json.encode(settings))
+        fresh.write_bytes(self._memory_cipher.pack(msgspec.json.encode(settings)))
         fresh.rename(path)
 
     def _recover_memory(self) -> Iterator[Recovered]:
         for path in sorted(self._memory.glob("*.json")):
+            content = self._memory_cipher.unpack(path.read_bytes())
+            if content is None:
+                self.unread.append(str(path))
+                continue
             try:
-                settings = msgspec.json.decode(path.read_bytes(), type=Settings)
+                settings = msgspec.json.decode(content, type=Settings)
             except msgspec.DecodeError:  # torn by a loss of power
                 path.unlink()
                 continue

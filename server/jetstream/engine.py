@@ -175,7 +175,7 @@ class Engine:
             owner.add(stream)
             stream.start()
             consumers.recover(self, stream)
-        if self.stores.book is not None and all_served:
+        if self.stores.book is not None and all_served and not self.stores.locked:
             self.stores.book.drop_strays()
         for stream in self.streams():
             self.copiers.follow(stream)

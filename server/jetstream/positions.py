@@ -21,6 +21,7 @@ from server.jetstream.checks import STREAM_SOURCE
 from server.jetstream.config import StreamSource
 from server.jetstream.origins import SourceMark, index_name, is_of, read_header
 from storage.fs import write_file
+from storage.keys import FileCipher
 
 if TYPE_CHECKING:
     from server.jetstream.stream import Stream
@@ -50,15 +51,16 @@ def file_stem(account: str, stream: str) -> str:
 class PositionFiles:
     """One file for each stream with sources."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, cipher: FileCipher | None = None) -> None:
         self._folder = folder
+        self._cipher = cipher or FileCipher(None, folder.name)
         folder.mkdir(exist_ok=True)
 
     def _path(self, account: str, stream: str) -> Path:
         return self._folder / f"{file_stem(account, stream)}.json"
 
     def save(self, account: str, stream: str, kept: KeptPositions, *, lasting: bool) -> None:
-        path, content = self._path(account, stream), msgspec.json.encode(kept)
+        path, content = self._path(account, stream), self._cipher.pack(msgspec.json.encode(kept))
         if lasting:
             write_file(path, content)
             return
@@ -69,7 +71,8 @@ class PositionFiles:
     def load(self, account: str, stream: str) -> KeptPositions | None:
         """None also for one that a power loss left broken: the headers tell the same."""
         try:
-            return msgspec.json.decode(self._path(account, stream).read_bytes(), type=KeptPositions)
+            content = self._cipher.unpack(self._path(account, stream).read_bytes())
+            return None if content is None else msgspec.json.decode(content, type=KeptPositions)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
 

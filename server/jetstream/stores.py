@@ -67,6 +67,10 @@ class Stores(Protocol):
     def book(self) -> ConsumerBook | None:
         """Where the states of consumers are kept; None: they live as long as the process."""
 
+    @property
+    def locked(self) -> list[tuple[str, str]]:
+        """Account and name of streams that no configured key opens: kept, and not served."""
+
     def save_positions(
         self, account: str, stream: str, kept: KeptPositions, *, lasting: bool
     ) -> None: ...
@@ -88,6 +92,10 @@ class MemoryStores:
     @property
     def unsettled(self) -> int:
         return 0
+
+    @property
+    def locked(self) -> list[tuple[str, str]]:
+        return []
 
     def settle(self) -> None:
         """Nothing outlives the process."""
