@@ -15,7 +15,7 @@ from tests.e2e.server import MARTLET, NATS_SERVER, ServerProcess
 
 from .programs import PROGRAMS, MissingToolError, built, environment
 
-pytestmark = [pytest.mark.interop, pytest.mark.feature("1.039", "8.006", "8.007", "8.015")]
+pytestmark = [pytest.mark.interop, pytest.mark.feature("1.039", "8.007")]
 Nats = Callable[..., str]
 COMMANDS = {"ours": MARTLET, "genuine": NATS_SERVER}
 MESSAGES = 20_000

@@ -122,7 +122,7 @@ def consumers(client: Client) -> Any:
     return [masked(ask(client, f"CONSUMER.INFO.S.{name}")) for name in ("C", "D", "E")]
 
 
-@pytest.mark.feature("1.039", "8.001", "8.006", "8.007", "8.012", "8.013", "8.015")
+@pytest.mark.feature("1.039", "8.001", "8.007", "8.009", "8.012", "8.013")
 @pytest.mark.parametrize("storage", ["file", "memory"])
 @pytest.mark.parametrize("maker", ["genuine", "ours"])
 def test_either_restores_what_the_other_made(servers: Servers, maker: str, storage: str) -> None:

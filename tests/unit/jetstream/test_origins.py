@@ -178,7 +178,7 @@ def test_what_a_queue_hands_over_goes_only_when_the_copy_took_it() -> None:
     assert world.messages("Q") == []
 
 
-@pytest.mark.feature("7.004", "7.018")
+@pytest.mark.feature("7.004")
 def test_a_queue_whose_consumer_is_deleted_is_asked_again() -> None:
     world = EngineWorld()
     world.create("Q", subjects=["q.>"], retention="workqueue")
