@@ -16,7 +16,7 @@ MODE ?= release
 ASAN_ENV = LD_PRELOAD=$$(gcc -print-file-name=libasan.so) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
 .DEFAULT_GOAL := help
-.PHONY: help docs build debug asan coverage run test quick crash lint tidy ledger bench interop fuzz loadgen prof clean
+.PHONY: help docs build debug asan coverage run test quick crash lint tidy ledger bench interop sim fuzz loadgen prof clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -88,6 +88,10 @@ CLANG_RUNTIME = $$(clang -print-runtime-dir)
 FUZZ_ENV = PYTHONPATH=$$(echo $(FUZZ)/lib.*):$(CURDIR) PYTHONSAFEPATH=1 PYTHONMALLOC=malloc \
 	ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 \
 	LD_PRELOAD="$(FUZZ)/libfuzzer.so $(CLANG_RUNTIME)/libclang_rt.asan-x86_64.so"
+
+SEEDS ?= 2000
+sim: build  ## simulate consumers with SEEDS=2000 plays: none may go quiet with messages left
+	MARTLET_SIM_SEEDS=$(SEEDS) $(PY) -m pytest -n $(JOBS) -q tests/sim
 
 fuzz: build  ## fuzz the client protocol for SECONDS=60 with clang's libFuzzer and address sanitizer
 	@command -v clang > /dev/null || { echo "make fuzz needs clang with its runtimes (Debian: apt-get install clang)"; exit 1; }

@@ -17,6 +17,7 @@ import os
 from collections import deque
 from pathlib import Path
 
+cimport cython
 from cpython.ref cimport Py_INCREF, Py_XDECREF, PyObject
 from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc, realloc
@@ -168,6 +169,7 @@ cdef void free_segment(Segment* segment) noexcept:
     free(segment)
 
 
+@cython.no_gc_clear
 cdef class CommitLog:
     """See the module. One owner thread."""
 

@@ -187,6 +187,7 @@ cdef class ConsumerCore(Sink):
             if self.interest_subs:
                 self.drop_interest()
                 self.raise_interest()
+                self.feed.count_filtered()
                 self.search_seq = self.next_seq
                 self.recount()
         if self.request_sub != NULL:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from server.core._account import Account, PySub
-from server.core.subject import is_subset
+from server.core.subject import is_subset, overlaps
 from server.core.transform import SubjectTransform
 from server.jetstream._consumer import StreamFeed
 from server.jetstream.config import StreamConfig
@@ -216,10 +216,10 @@ class Stream:
         first, last = self.store.first_seq, self.store.last_seq
         for consumer in self.consumers.values():
             heard = consumer.config.filters
-            if not filters or any(is_subset(each, filters) for each in heard):
+            if not filters or (heard and all(is_subset(each, filters) for each in heard)):
                 left = self.store.filtered_state(filters or None, first).first_seq
                 consumer.on_stream_purged(left if filters else first, last, False)
-            elif not heard or any(is_subset(filters, each) for each in heard):
+            elif not heard or any(overlaps(filters, each) for each in heard):
                 consumer.on_stream_purged(first, last, True)
 
     def delete_message(self, seq: int, erase: bool) -> bool:

@@ -1,9 +1,9 @@
-"""No consumer goes quiet with messages left: plays of one stream and its consumers, made from seeds.
+"""No consumer goes quiet with messages left: plays of one stream and its consumers, from seeds.
 
 A play is a list of operations made beforehand, so that one that fails can be made shorter. After
-each operation what is left to deliver is counted anew and compared. At the end everybody is willing:
-pauses are over, requests and listeners are there, everything is acknowledged. Then every message
-that is left must have been delivered, in a time that is bounded by the waits of the configuration.
+each operation what is left to deliver is counted anew and compared. At the end everybody is
+willing: pauses are over, requests and listeners are there, everything is acknowledged. Then every
+message that is left must have been delivered, in a time bounded by the waits of the configuration.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ FILTERS: tuple[dict[str, Any], ...] = (
     {}, {"filter_subject": "s.a"}, {"filter_subject": "s.c.>"}, {"filter_subjects": ["s.a", "s.b"]},
 )  # fmt: skip
 KINDS = (
-    b"+ACK", b"+ACK", b"+ACK", b"", b"-NAK", b'-NAK {"delay": 700000000}', b"+WPI", b"+TERM", b"+NXT",
+    b"+ACK", b"+ACK", b"+ACK", b"", b"-NAK", b'-NAK {"delay": 700000000}', b"+WPI", b"+TERM",
+    b"+NXT",
 )  # fmt: skip
 FAR = "2100-01-01T00:00:00Z"
 OPERATIONS = 40
@@ -68,8 +69,10 @@ def made(seed: int) -> Play:
 
 def consumer_config(chance: random.Random, number: int) -> dict[str, Any]:
     name = f"C{number}"
-    config: dict[str, Any] = {"durable_name": name, "ack_policy": chance.choice(
-        ("explicit", "explicit", "explicit", "all", "none"))}
+    config: dict[str, Any] = {
+        "durable_name": name,
+        "ack_policy": chance.choice(("explicit", "explicit", "explicit", "all", "none")),
+    }
     config |= chance.choice(FILTERS)
     config |= chance.choice((
         {}, {}, {}, {"deliver_policy": "last"}, {"deliver_policy": "new"},
@@ -78,8 +81,13 @@ def consumer_config(chance: random.Random, number: int) -> dict[str, Any]:
     ))  # fmt: skip
     if config["ack_policy"] != "none":
         config |= chance.choice(({}, {"max_ack_pending": 1}, {"max_ack_pending": 3}))
-        config |= chance.choice(({"ack_wait": 800 * MS}, {"ack_wait": 3 * SECOND},
-                                 {"backoff": [300 * MS, 2 * SECOND], "max_deliver": 5}))
+        config |= chance.choice(
+            (
+                {"ack_wait": 800 * MS},
+                {"ack_wait": 3 * SECOND},
+                {"backoff": [300 * MS, 2 * SECOND], "max_deliver": 5},
+            )
+        )
         config |= chance.choice(({}, {}, {"max_deliver": 3}, {"max_deliver": 2}))
     if chance.random() < 0.15:
         config["headers_only"] = True
@@ -181,7 +189,7 @@ class Player:
         policy = told.config.get("priority_policy")
         if policy:
             body["group"] = "g"
-        if policy == "pinned_client" and told.pin and more % 3:
+        if policy == "pinned_client" and told.pin and more % 3 != 1:
             body["id"] = told.pin
         if policy == "overflow" and more % 3 == 1:
             body["min_pending"] = more % 5 + 1
@@ -310,6 +318,7 @@ class Player:
             if found := PIN.search(heard.headers):
                 told.pin = found[1].decode()
         elif heard.headers.startswith(b"NATS/1.0 423"):
+            # The place is somebody else's: this client stands by.
             told.pin = ""
         elif b"FlowControl" in heard.headers:
             self.world.publish(heard.reply)
@@ -337,9 +346,10 @@ class Player:
                     break
             if left := self.left():
                 raise QuietError(f"quiet {'at the end' if last else ''}: {left}")
-            for subject in SUBJECTS:
-                self.world.publish(subject, b"last")
-            self.world.settle()
+            if not last:
+                for subject in SUBJECTS:
+                    self.world.publish(subject, b"last")
+                self.world.settle()
         self.check_delivered()
 
     def help(self) -> None:
@@ -385,7 +395,7 @@ class Player:
 
 def problem(play: Play, directory: Path | None) -> str:
     """Why a play fails; nothing when all is well."""
-    player = Player(play, directory)
+    player = Player(play, directory if play.on_disk else None)
     try:
         player.run()
     except QuietError as error:
