@@ -280,6 +280,7 @@ class Archive:
             view.last_seq = max(block.last_seq for block in view.blocks)
         else:
             view.last_seq = view.floor - 1
+        view.claimed_last = view.last_seq
         return view
 
     def _blocks(self, manifest: Manifest) -> Iterator[BlockView]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ SEGMENT_HEAD = struct.Struct("<8sH6xQ16sQ8xQ")
 SEGMENT_HEAD_BYTES = 64
 FRAME_HEAD_BYTES = 40
 PIECE_BYTES = 4 << 20
+TORN_TRIES = 100
+TORN_PAUSE_S = 0.002
 ROW_SEALED, ROW_FRAMED, ROW_SPARSE, ROW_DEAD, ROW_CUT, ROW_UNREADABLE = 1, 2, 4, 8, 16, 32
 FRAME_RECORDS, FRAME_FORGET, FRAME_ERASE, FRAME_DROP, FRAME_CUT, FRAME_GONE = 1, 2, 3, 4, 5, 8
 
@@ -141,6 +144,7 @@ class Since:
     """What the log says of one stream; contained in its checkpoint up to some index."""
 
     last_index: int = 0
+    cut_index: int = 0
     last_seq: int = 0
     floor: int = 1
     deletes: list[tuple[int, bytes]] = field(default_factory=list)
@@ -158,9 +162,16 @@ class Since:
             self.floor = max(self.floor, int.from_bytes(payload, "little"))
             self.last_seq = max(self.last_seq, self.floor - 1)
         elif kind == FRAME_CUT:
+            self.cut_index = index
             self._cut(int.from_bytes(payload, "little"))
         elif kind == FRAME_GONE:
             self.deleted = True
+
+    def last_known(self, index: int, checkpointed: int) -> int:
+        """The last sequence, when the checkpoint of frame `index` says `checkpointed`."""
+        if self.cut_index > index:
+            return self.last_seq
+        return max(self.last_seq, checkpointed)
 
     def _cut(self, last: int) -> None:
         """All above is gone, and its sequences will be used again."""
@@ -214,7 +225,7 @@ class LogTail:
 
     def _read_frames(self, file: BinaryIO, base: int, at: int, resync: bool) -> tuple[int, bool]:
         """In pieces: a segment is preallocated, and most of the current one is still zeros."""
-        piece = PIECE_BYTES
+        piece, patience = PIECE_BYTES, TORN_TRIES
         while True:
             file.seek(at)
             content = file.read(piece)
@@ -223,12 +234,27 @@ class LogTail:
             for group, index, kind, payload in frames:
                 self.groups.setdefault(group, Since()).take(index, kind, payload)
             at += read
-            if finished or whole:
+            if finished or (whole and resync):
                 return at, finished
-            if not frames:
-                if not resync and int.from_bytes(content[:4], "little") + FRAME_HEAD_BYTES <= piece:
-                    return at, False
+            if not resync and self._torn(content[read:], base + at):
+                time.sleep(TORN_PAUSE_S)
+                patience -= 1
+                resync = patience == 0  # it does not mend: damage, which the server's start reports
+            elif whole or (not frames and next_frame_fits(content[read:], piece) and not resync):
+                return at, False
+            elif not frames:
                 piece *= 2
+
+    def _torn(self, content: bytes, position: int) -> bool:
+        """Whether news follow what does not hold: a secure erase is writing just here."""
+        frames, _, _ = scan_log(content, position, self._salt, 8, True)
+        return any(
+            index > self.groups.get(group, Since()).last_index for group, index, _, _ in frames
+        )
+
+
+def next_frame_fits(content: bytes, piece: int) -> bool:
+    return int.from_bytes(content[:4], "little") + FRAME_HEAD_BYTES <= piece
 
 
 def is_segment(head: bytes, path: Path, number: int, identity: bytes, salt: int) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import json
 import struct
+import time
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ from pyspark_jetstream.committed import (
     ROW_CUT,
     ROW_SPARSE,
     ROW_UNREADABLE,
+    TORN_PAUSE_S,
+    TORN_TRIES,
     LogTail,
     Row,
     Since,
@@ -41,6 +44,7 @@ from pyspark_jetstream.view import BlockView, StreamView
 
 IDENTITY = struct.Struct("<8sH6x16sQ16xQ")
 META_HEAD = struct.Struct("<8sHB5xQQ")
+LAST = 0xFFFFFFFFFFFFFFFF
 PLACES = ("", "data", "jetstream/data", "jetstream")
 
 
@@ -162,17 +166,19 @@ class StreamFiles:
         assert self._state is not None
         state = self._state.read()
         floor = max(state.floor, since.floor)
-        last = since.last_seq if since.last_index > state.index else state.last_seq
-        last = max(last, floor - 1)
+        last = max(since.last_known(state.index, state.last_seq), floor - 1)
         dead = since.dead_after(state.index)
         view = StreamView(meta.account, meta.stream, meta.group, meta.salt, floor, meta.key)
-        blocks = list(self._blocks(state, view, last, dead))
+        cut = since.cut_index > 0 or any(row.flags & ROW_CUT for row in state.rows)
+        found = list(self._blocks(state, view, last, dead))
+        blocks = found if cut else up_to_open(found)
         view.lost = [span for span in state.lost if span[1] >= floor]
         view.blocks = clip(blocks, floor)
         view.last_seq = max((floor - 1, *(block.last_seq for block in blocks)))
         # What was dropped or skipped counts as seen, what is on its way to a block does not.
-        if since.last_index <= state.index:
+        if since.last_index <= state.index and len(blocks) == len(found):
             view.last_seq = max(view.last_seq, last)
+        view.claimed_last = max(last, view.last_seq)
         self._extents = {
             block.number: self._extents[block.number]
             for block in blocks
@@ -185,8 +191,7 @@ class StreamFiles:
     ) -> Iterator[BlockView]:
         known = {row.number: row for row in state.rows}
         dead_seqs = sorted(set(dead))
-        for path in sorted(self.folder.glob("*.blk")):
-            number = int(path.stem, 16)
+        for number, path in self._files(state):
             row = known.pop(number, None)
             if row is None and number < state.next_number:
                 continue  # removed; its file goes in a moment
@@ -200,6 +205,15 @@ class StreamFiles:
         for row in known.values():
             if row.last_seq >= view.floor and not row.flags & ROW_UNREADABLE:
                 view.missing.append((row.number, row.first_seq, row.last_seq))
+
+    def _files(self, state: State) -> list[tuple[int, Path]]:
+        """By number. A listing may miss a file that was made meanwhile, but show a later one."""
+        found = {int(path.stem, 16): path for path in self.folder.glob("*.blk")}
+        for number in range(state.next_number, max(found, default=0)):
+            path = self.folder / f"{number:016x}.blk"
+            if number not in found and path.exists():
+                found[number] = path
+        return sorted(found.items())
 
     def _block(
         self, path: Path, number: int, row: Row | None, view: StreamView, last: int
@@ -292,10 +306,14 @@ def open_extent(
         known = before[1]
         start, low, high = known.end, known.low_ns, known.high_ns
         messages, last_seq = known.messages, known.last_seq
-    content = block.source.read(start, block.source.size - start)
-    end, first, seen, low_now, high_now, more = walk(content, block.salt, 0, 0xFFFFFFFFFFFFFFFF)
     committed = row.data_end if row is not None else 0
-    if start + end < committed:
+    for _ in range(TORN_TRIES):
+        content = block.source.read(start, block.source.size - start)
+        end, first, seen, low_now, high_now, more = walk(content, block.salt, 0, LAST)
+        if start + end >= committed:
+            break
+        time.sleep(TORN_PAUSE_S)  # a secure erase may be writing just there
+    else:
         reason = "a record before the committed end does not hold"
         raise BlockDamaged(block.source.name, start + end, reason)
     last_seq = seen if first else last_seq
@@ -320,6 +338,14 @@ def pack(seqs: set[int]) -> bytes:
 def between(seqs: list[int], block: BlockView) -> set[int]:
     first = bisect.bisect_left(seqs, block.first_seq)
     return set(seqs[first : bisect.bisect_right(seqs, block.last_seq)])
+
+
+def up_to_open(blocks: list[BlockView]) -> list[BlockView]:
+    """Behind a block without a footer there is none to be read yet: its end is still on its way."""
+    for at, block in enumerate(blocks):
+        if not block.sealed:
+            return blocks[: at + 1]
+    return blocks
 
 
 def clip(blocks: list[BlockView], floor: int) -> list[BlockView]:

@@ -56,8 +56,8 @@ class Follower:
             said = EARLIEST if self.asked.starting is None else self.asked.starting
             start = offset_for(said, view.account, view.stream)
             return max(plan.position(EARLIEST if start is None else start, view), view.first_seq)
-        if reached > view.last_seq + 1:
-            what = f"stream {view.name} ends at {view.last_seq}, before the offset {reached}"
+        if reached > view.claimed_last + 1:
+            what = f"stream {view.name} ends at {view.claimed_last}, before the offset {reached}"
             plan.lose(self.asked, f"{what}: it was made anew")
             return view.first_seq
         if reached < view.first_seq <= view.last_seq:

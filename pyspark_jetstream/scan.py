@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ from pyspark_jetstream._decode import Damage, Decoder, Encrypted, open_records
 from pyspark_jetstream._walk import has_encrypted
 from pyspark_jetstream.blockfile import HEAD_BYTES, Block, Index, LocalSource, Source
 from pyspark_jetstream.columns import BatchMaker, Column
+from pyspark_jetstream.committed import TORN_PAUSE_S
 from pyspark_jetstream.errors import BlockDamaged, DataLoss, NotUsable
 from pyspark_jetstream.plan import Piece
 from pyspark_jetstream.predicates import Predicates
@@ -111,6 +113,7 @@ class PieceReader:
                 # Once more: a secure erase may have been writing just here.
                 if attempt == 2 and self.scan.fail_on_data_loss:
                     raise
+                time.sleep(TORN_PAUSE_S)
         for _, batch in self._read(first, tolerant=True):
             yield batch
 

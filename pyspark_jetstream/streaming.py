@@ -112,14 +112,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name, view in views.items():
             begin = max(start.get(name, view.first_seq), 1)
             behind = view.last_seq + 1
-            if behind < begin:
-                what = f"stream {name} ends at {view.last_seq}, before the offset {begin}"
+            anew = begin > view.claimed_last + 1
+            if anew:
+                what = f"stream {name} ends at {view.claimed_last}, before the offset {begin}"
                 plan.lose(self._asked, f"{what}: it was made anew")
                 begin = view.first_seq
             target = behind if self._target is None else min(self._target.get(name, 0), behind)
             if target > begin:
                 end[name] = limits.advance(view, begin, target)
-            elif (name not in end and self._target is None) or behind < start.get(name, 0):
+            elif (name not in end and self._target is None) or anew:
                 end[name] = begin
         if isinstance(limit, ReadMinRows) and self._target is None:
             rows = sum(end[name] - start.get(name, end[name]) for name in end)

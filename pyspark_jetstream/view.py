@@ -29,7 +29,11 @@ class BlockView:
 
 @dataclass
 class StreamView:
-    """One stream at one moment. `last_seq` is the last that can be read now."""
+    """One stream at one moment.
+
+    `last_seq` is the last that can be read now. `claimed_last` is the last that was ever stored:
+    some up to it may be on their way to a block, and those that were deleted may be in none.
+    """
 
     account: str
     stream: str
@@ -38,6 +42,7 @@ class StreamView:
     floor: int
     key: bytes | None = None
     last_seq: int = 0
+    claimed_last: int = 0
     blocks: list[BlockView] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)
     missing: list[tuple[int, int, int]] = field(default_factory=list)  # number, first, last
