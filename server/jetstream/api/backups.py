@@ -14,8 +14,10 @@ from server.jetstream.api.request import (
     Request,
     RestoreRequest,
     SnapshotRequest,
+    ToldState,
 )
 from server.jetstream.config import StreamConfig, shown_config
+from server.jetstream.restoring import ArchivedState
 from server.jetstream.snapshots import wanted
 
 
@@ -55,7 +57,9 @@ def restore(request: Request) -> Answer:
         raise errors.STREAM_RESTORE(err="too many streams are being restored")
     asker = asker_of(request)
     engine.advisories.restore_create(request.account, name, asker)
-    return {"deliver_subject": engine.restores.start(owner, config, asker).subject}
+    told = asked.state or ToldState()
+    state = ArchivedState(told.bytes, told.first_seq, told.last_seq, told.consumer_count)
+    return {"deliver_subject": engine.restores.start(owner, config, state, asker).subject}
 
 
 def asker_of(request: Request) -> Asker:

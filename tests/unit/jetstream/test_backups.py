@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
+import tarfile
+from base64 import b64decode, b64encode
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +23,7 @@ from server.jetstream.archive import (
     encoded,
     number,
 )
+from server.jetstream.gotime import time_text
 from server.wire.s2 import compressed
 from tests.unit.jetstream.engine_world import EngineWorld
 
@@ -113,8 +118,10 @@ def filled(world: EngineWorld, count: int = 500) -> None:
         world.ask("STREAM.MSG.DELETE.S", {"seq": seq})
 
 
-def restore(world: EngineWorld, config: Any, archive: bytes, size: int = 1000) -> dict[str, Any]:
-    answer = world.ask("STREAM.RESTORE.S", {"config": config, "state": {}})
+def restore(
+    world: EngineWorld, config: Any, archive: bytes, size: int = 1000, state: Any = None
+) -> dict[str, Any]:
+    answer = world.ask("STREAM.RESTORE.S", {"config": config, "state": state or {}})
     if "error" in answer:
         return answer
     subject = answer["deliver_subject"]
@@ -319,3 +326,76 @@ def test_what_is_taken_meanwhile_is_not_replaced() -> None:
     answer = json.loads(world.request(subject, b""))
     assert "already in use" in answer["error"]["description"]
     assert world.info("S")["config"]["subjects"] == ["other"]
+
+
+# What earlier versions of the reference made; how is told in the files' neighbour README.md.
+OLD = sorted(Path(__file__).with_name("archives").glob("*.json"))
+
+
+@pytest.mark.feature("8.006", "8.015", "8.019")
+@pytest.mark.parametrize("path", OLD, ids=lambda path: path.stem)
+def test_archives_of_earlier_versions(path: Path) -> None:
+    made = json.loads(path.read_bytes())
+    world = EngineWorld()
+    config = made["config"] | {"storage": "memory"}
+    answer = restore(world, config, b64decode(made["archive"]), 700, made["state"])
+    assert "error" not in answer, answer
+    told = answer["state"]
+    for key in ("messages", "first_seq", "last_seq", "num_deleted"):
+        assert told[key] == made["state"][key], key
+    found = [
+        [m.seq, m.subject, time_text(m.ts_ns), *(b64encode(p).decode() for p in parts(m))]
+        for m in world.messages("S")
+    ]
+    assert found == made["messages"]
+    for name, floor in made["floors"].items():
+        info = world.ask(f"CONSUMER.INFO.S.{name}")
+        assert info["ack_floor"]["stream_seq"] == max(floor, 24)
+        assert info["config"]["ack_policy"] == "explicit"
+
+
+def parts(message: Any) -> tuple[bytes, bytes]:
+    return message.headers, message.payload
+
+
+def tar_of(name: str, content: bytes, kind: bytes = tarfile.REGTYPE) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        info = tarfile.TarInfo(name)
+        info.size, info.type = len(content), kind
+        archive.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+META = b'{"name":"S","subjects":["s.>"],"storage":"file"}'
+BAD_TARS = {
+    "another stream": tar_of("meta.inf", META.replace(b'"S"', b'"T"')),
+    "no json": tar_of("meta.inf", b"{"),
+    "a link": tar_of("meta.inf", b"", tarfile.SYMTYPE),
+    "blocks first": tar_of("msgs/1.blk", bytes(100)),
+    "no stream": tar_of("something", b"x" * 1000),
+    "bad header": b"meta.inf" + bytes(140) + b"0000001\0" + b"x" * 1000,
+    "cut": tar_of("meta.inf", META)[:600],
+    "bad block": tar_of("meta.inf", META)[:2048].rstrip(b"\0").ljust(1024, b"\0")
+    + tar_of("msgs/1.blk", b"\xff" * 100),
+    "bad consumer": tar_of("meta.inf", META)[:1024] + tar_of("obs/C/o.dat", b"\x16\x02\x80"),
+}
+
+
+@pytest.mark.feature("8.019")
+@pytest.mark.parametrize("name", BAD_TARS)
+def test_bad_archives_of_earlier_versions(name: str) -> None:
+    world = EngineWorld()
+    config = {"name": "S", "subjects": ["s.>"], "storage": "memory"}
+    answer = restore(world, config, compressed(BAD_TARS[name]), 99)
+    assert answer["error"]["err_code"] == 10062, answer
+    assert world.ask("STREAM.NAMES")["streams"] is None
+
+
+def test_a_good_small_tar_and_long_names() -> None:
+    world = EngineWorld()
+    config = {"name": "S", "subjects": ["s.>"], "storage": "memory"}
+    long = tar_of("x" * 300, b"ignored")
+    archive = tar_of("meta.inf", META)[:1024] + long
+    answer = restore(world, config, compressed(archive), 99)
+    assert answer["state"]["messages"] == 0
