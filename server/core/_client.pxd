@@ -37,8 +37,8 @@ cdef class Client(Peer):
     cdef void find_match(self, const PubArgs* args) noexcept
     cdef bint clear_pub(self, const PubArgs* args) noexcept
     cdef int on_sub(self, const char* subject, size_t subject_len, const char* queue,
-                    size_t queue_len, const char* sid, size_t sid_len) noexcept
-    cdef int on_unsub(self, const char* sid, size_t sid_len, int64_t maximum) noexcept
+                    size_t queue_len, const char* sid, size_t sid_len) except -1
+    cdef int on_unsub(self, const char* sid, size_t sid_len, int64_t maximum) except -1
     cdef int answer(self) noexcept
     cdef bind(self, Account account)
     cdef process_fault(self, Fault fault, bytes near)

@@ -16,7 +16,7 @@ from server.core._account cimport Account
 from server.core._broker cimport Broker
 from server.core._connection cimport HOLD_AUTH, Carrier, PyCarrier
 from server.core._outbox cimport Chunk
-from server.core._peer cimport Peer
+from server.core._peer cimport Peer, smaller
 from server.core._permissions cimport Permissions
 from server.core._router cimport route
 from server.core._sink cimport Msg
@@ -29,9 +29,9 @@ from server.wire._parser cimport (
     Fault, Ops, Parser, PubArgs, Verb, parse,
 )
 
-from server.core.connect import BEFORE_CONNECT, decode_connect, redact_secrets
+from server.core.connect import BEFORE_CONNECT, decode_connect, is_json_object, redact_secrets
 from server.core._subscriber import SubInfo
-from server.core.quote import quote
+from server.core.quote import quote, sub_violation
 
 cdef enum:
     LARGE_REST = 32768           # a payload that still misses more gets a buffer of its own
@@ -53,15 +53,24 @@ cdef int op_pub(void* context, const PubArgs* args, const char* payload) noexcep
 
 cdef int op_sub(void* context, const char* subject, size_t subject_len, const char* queue,
                 size_t queue_len, const char* sid, size_t sid_len) noexcept:
-    return (<Client> context).on_sub(subject, subject_len, queue, queue_len, sid, sid_len)
+    try:
+        return (<Client> context).on_sub(subject, subject_len, queue, queue_len, sid, sid_len)
+    except Exception as error:
+        return (<Client> context).give_up(error)
 
 cdef int op_unsub(void* context, const char* sid, size_t sid_len, int64_t maximum) noexcept:
-    return (<Client> context).on_unsub(sid, sid_len, maximum)
+    try:
+        return (<Client> context).on_unsub(sid, sid_len, maximum)
+    except Exception as error:
+        return (<Client> context).give_up(error)
 
 cdef int op_connect(void* context, const char* json, size_t size) noexcept:
     cdef Client client = <Client> context
-    client.process_connect(json[:size])
-    return client.answer()
+    try:
+        client.process_connect(json[:size])
+        return client.answer()
+    except Exception as error:
+        return client.give_up(error)
 
 cdef int op_ping(void* context) noexcept:
     cdef Client client = <Client> context
@@ -83,8 +92,11 @@ cdef int op_pong(void* context) noexcept:
 
 cdef int op_info(void* context, const char* json, size_t size) noexcept:
     cdef Client client = <Client> context
-    client.process_info(json[:size])
-    return client.answer()
+    try:
+        client.process_info(json[:size])
+        return client.answer()
+    except Exception as error:
+        return client.give_up(error)
 
 cdef int op_error(void* context, const char* text, size_t size) noexcept:
     cdef Client client = <Client> context
@@ -94,11 +106,17 @@ cdef int op_error(void* context, const char* text, size_t size) noexcept:
 
 cdef int op_not_connect(void* context) noexcept:
     cdef Client client = <Client> context
-    client.process_missing_connect()
-    return client.answer()
+    try:
+        client.process_missing_connect()
+        return client.answer()
+    except Exception as error:
+        return client.give_up(error)
 
 cdef void op_fault(void* context, Fault fault, const char* at, size_t size) noexcept:
-    (<Client> context).process_fault(fault, at[:min(size, <size_t> 8192)])
+    try:
+        (<Client> context).process_fault(fault, at[:min(size, <size_t> 8192)])
+    except Exception as error:
+        (<Client> context).give_up(error)
 
 cdef void op_line(void* context, Verb verb, const char* args, size_t size) noexcept:
     (<Client> context).trace_operation(verb, args[:size] if args != NULL else b"")
@@ -544,7 +562,7 @@ cdef class Client(Peer):
     # ---- subscribing
 
     cdef int on_sub(self, const char* subject, size_t subject_len, const char* queue,
-                    size_t queue_len, const char* sid, size_t sid_len) noexcept:
+                    size_t queue_len, const char* sid, size_t sid_len) except -1:
         cdef Sub* sub
         cdef size_t i, tokens = 1
         self.subs_changed += 1
@@ -593,7 +611,7 @@ cdef class Client(Peer):
         detail = f"Subject {quote(subject)}, " + (f"Queue: {quote(queue)}, " if queue else "")
         self.log("error", f"Subscription Violation - {detail}SID {sid.decode('utf-8', 'replace')}")
 
-    cdef int on_unsub(self, const char* sid, size_t sid_len, int64_t maximum) noexcept:
+    cdef int on_unsub(self, const char* sid, size_t sid_len, int64_t maximum) except -1:
         cdef Sub** link = self.find_sid(sid, sid_len)
         self.subs_changed += 1
         if link != NULL:
@@ -627,24 +645,3 @@ cdef class Client(Peer):
             args = redact_secrets(args)
         text = args.decode("utf-8", "replace")
         self.trace_line(f"<<- [{name} {text}]" if args else f"<<- [{name}]")
-
-
-cdef inline int64_t smaller(int64_t limit, int64_t other) noexcept:
-    """The tighter of two limits, where -1 is none."""
-    if limit < 0:
-        return other
-    return limit if other < 0 or limit < other else other
-
-
-cdef bint is_json_object(bytes text):
-    import msgspec
-
-    try:
-        return isinstance(msgspec.json.decode(text), dict)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
-
-
-cdef str sub_violation(bytes subject, bytes queue):
-    text = f"Permissions Violation for Subscription to {quote(subject)}"
-    return f"{text} using queue {quote(queue)}" if queue else text

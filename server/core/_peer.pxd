@@ -3,6 +3,13 @@ from libc.stdint cimport int64_t, uint64_t
 from server.core._subscriber cimport Subscriber
 
 
+cdef inline int64_t smaller(int64_t limit, int64_t other) noexcept:
+    """The tighter of two limits, where -1 is none."""
+    if limit < 0:
+        return other
+    return limit if other < 0 or limit < other else other
+
+
 cdef class Peer(Subscriber):
     cdef readonly uint64_t cid
     cdef readonly str kind
@@ -25,6 +32,7 @@ cdef class Peer(Subscriber):
     cdef int64_t last_active_ns
 
     cdef ask_hook(self, hook)
+    cdef int give_up(self, error) noexcept
     cdef set_first_ping(self, int64_t now)
     cdef run_ping_timer(self, int64_t now)
     cdef describe(self, options)

@@ -25,6 +25,15 @@ cdef class Peer(Subscriber):
             self.close("Internal Client")
             return None
 
+    cdef int give_up(self, error) noexcept:
+        """Something of ours failed on its behalf: it is told goodbye, the others go on."""
+        try:
+            self.log("error", f"Internal error: {error!r}")
+        except Exception:
+            pass  # the log itself is what fails: there is nobody left to tell
+        self.close("Internal Client")
+        return 1
+
     # ---- time
 
     cdef int64_t next_deadline(self) noexcept:

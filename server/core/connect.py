@@ -98,3 +98,10 @@ def _refuse_constant(name: str) -> None:
 def redact_secrets(line: bytes) -> bytes:
     """The CONNECT line for a trace."""
     return _SECRETS.sub(rb"\1[REDACTED]", line)
+
+
+def is_json_object(text: bytes) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False

@@ -35,3 +35,8 @@ def quote(raw: bytes) -> str:
     if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
         return f'"{text}"'
     return '"' + "".join(map(_quote_char, text)) + '"'
+
+
+def sub_violation(subject: bytes, queue: bytes) -> str:
+    text = f"Permissions Violation for Subscription to {quote(subject)}"
+    return f"{text} using queue {quote(queue)}" if queue else text

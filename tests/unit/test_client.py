@@ -527,3 +527,29 @@ def test_the_client_counts() -> None:
     broker = here.broker
     assert (broker.in_msgs, broker.in_bytes, broker.out_msgs, broker.out_bytes) == (1, 5, 2, 10)
     assert Counter(sub.delivered for sub in side.subscriptions()) == Counter([1, 1])
+
+
+@pytest.mark.parametrize(
+    ("failing", "sent"),
+    [
+        ("sub_violation", b"SUB ok _sys_ 1\r\n"),
+        ("is_json_object", b"INFO {}\r\n"),
+        ("decode_connect", b"CONNECT {}\r\n"),
+        ("quote", b"NONSENSE\r\n"),
+    ],
+)
+def test_a_failure_of_ours_closes_that_client_alone(
+    failing: str, sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: object) -> None:
+        raise RuntimeError("a mistake of ours")
+
+    world = World()
+    client, other = world.client(MODERN), world.client(MODERN)
+    monkeypatch.setattr(f"server.core._client.{failing}", fail)
+    client.say(sent)
+    assert client.transport_closed
+    assert isinstance(world.hooks, RecordingHooks)
+    assert world.hooks.closed == [(1, "Internal Client")]
+    assert ("error", "Internal error: RuntimeError('a mistake of ours')") in world.hooks.lines
+    assert PONG in other.say(b"PING\r\n")
