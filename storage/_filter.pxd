@@ -1,7 +1,7 @@
 # cython: language_level=3
 from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t
 
-from storage._index cimport SubjectIndex
+from storage._index cimport Node, SubjectIndex
 
 
 cdef enum:
@@ -99,6 +99,8 @@ cdef class SubjectFilter:
         self.bits[number >> 5] |= <uint32_t>1 << (number & 31)
     cdef void _count_set(self) noexcept nogil
     cdef bint _tail_matches(self, uint32_t number, uint32_t at, uint32_t end) noexcept nogil
+    cdef bint _name_matches(self, uint32_t name, uint32_t at, uint32_t end) noexcept nogil
+    cdef bint _is_crowd(self, const Node* node) noexcept nogil
     cdef void _mark_crowd(self, uint32_t node, uint32_t at, uint32_t end) noexcept nogil
     cdef void _visit_slots(
         self, uint32_t node, const uint64_t* slots, uint32_t low, uint32_t high, uint32_t at,

@@ -31,14 +31,21 @@ cdef enum:
     AHEAD_FAR = 32                  # children between asking for an entry and reading it
     AHEAD_NEAR = 16
     CROWD_SHARE = 8                 # a node with this part of all subjects is read by number
-    NOT_ASKED = 2
+    ASK = 2                         # a verdict: look at the text
 
 cdef extern from *:
     """
     #define martlet_prefetch(address) __builtin_prefetch(address)
     """
     uint32_t popcount "__builtin_popcount"(uint32_t word) noexcept nogil
+    uint32_t count_zeros "__builtin_ctz"(uint32_t word) noexcept nogil
     void prefetch "martlet_prefetch"(const void* address) noexcept nogil
+
+cdef extern from "_scan.h" nogil:
+    void mark_node(
+        const uint32_t* nodes, const uint8_t* tails, uint32_t first, uint32_t count, uint32_t node,
+        const uint8_t* verdicts, uint32_t* yes, uint32_t* ask,
+    )
 
 cdef enum TokenKind:
     LITERAL
@@ -327,7 +334,7 @@ cdef class SubjectFilter:
             if slot != NULL:
                 self._visit(<uint32_t>slot[0], node.prefix_len, at, end)
             return
-        if table.used >= self.index.subject_top // CROWD_SHARE and table.used > CHILDREN_LISTED:
+        if self._is_crowd(node):
             self._mark_crowd(number, at, end)
             if not node.inner:
                 return
@@ -337,39 +344,51 @@ cdef class SubjectFilter:
             self._visit_slots(number, table.old, table.moved, (table.mask >> 1) + 1, at, end)
 
     cdef bint _tail_matches(self, uint32_t number, uint32_t at, uint32_t end) noexcept nogil:
-        """Whether the tokens behind `at` match what follows a leaf's first token."""
-        cdef uint32_t name = self.index.tails[number]
-        cdef uint32_t start, token_len
-        cdef const char* text
+        """Whether the tokens from `at` on match what a leaf has beyond its node."""
+        cdef uint32_t name = self.index.tails[number], start
+        if name != TAIL_UNNAMED:
+            return self._name_matches(name, at, end)
+        start = self.index.nodes[self.index.nodes_of[number]].prefix_len
+        return self._rest_matches(
+            self.index.text_of(number) + start, self.index.subjects[number].text_len - start,
+            at, end,
+        )
+
+    cdef bint _name_matches(self, uint32_t name, uint32_t at, uint32_t end) noexcept nogil:
+        """The same for all leaves with this tail, given that their first token matches."""
         if name == TAIL_ENDED:
             return False
-        if name == TAIL_NONE or self.tokens[at].kind == ANY_REST:
-            return self.tokens[at].kind == ANY_REST or at + 1 == end
-        if name != TAIL_UNNAMED:
-            return self._rest_matches(
-                self.index.arena_at(self.index.tail_texts[name]), self.index.tail_lens[name],
-                at + 1, end,
-            )
-        start = self.index.nodes[self.index.nodes_of[number]].prefix_len
-        text = self.index.text_of(number) + start
-        return self._rest_matches(text, self.index.subjects[number].text_len - start, at, end)
+        if self.tokens[at].kind == ANY_REST:
+            return True
+        if name == TAIL_NONE:
+            return at + 1 == end
+        return self.index.tail_texts[name] and self._rest_matches(
+            self.index.arena_at(self.index.tail_texts[name]), self.index.tail_lens[name],
+            at + 1, end,
+        )
+
+    cdef bint _is_crowd(self, const Node* node) noexcept nogil:
+        cdef uint32_t used = node.children.used
+        return used > CHILDREN_LISTED and used >= self.index.subject_top // CROWD_SHARE
 
     cdef void _mark_crowd(self, uint32_t node, uint32_t at, uint32_t end) noexcept nogil:
         """Of a node with a good part of all subjects as leaves: by number, without its slots."""
-        cdef uint32_t number, name
+        cdef uint32_t word, name, yes = 0, ask = 0, bit, top = self.index.subject_top
         cdef uint8_t[256] verdicts
-        memset(verdicts, NOT_ASKED, sizeof(verdicts))
-        for number in range(1, self.index.subject_top):
-            if self.index.nodes_of[number] != node:
-                continue
-            name = self.index.tails[number]
-            if name == TAIL_UNNAMED:
-                if self._tail_matches(number, at, end):
-                    self._set(number)
-                continue
-            if verdicts[name] == NOT_ASKED:
-                verdicts[name] = self._tail_matches(number, at, end)
-            self.bits[number >> 5] |= <uint32_t>verdicts[name] << (number & 31)
+        verdicts[TAIL_UNNAMED] = ASK
+        for name in range(1, 256):
+            verdicts[name] = self._name_matches(name, at, end)
+        for word in range((top + 31) >> 5):
+            mark_node(
+                self.index.nodes_of, self.index.tails, word << 5,
+                min(32u, top - (word << 5)), node, verdicts, &yes, &ask,
+            )
+            self.bits[word] |= yes
+            while ask:
+                bit = count_zeros(ask)
+                ask &= ask - 1
+                if self._tail_matches(word << 5 | bit, at, end):
+                    self.bits[word] |= 1u << bit
 
     cdef void _visit_slots(
         self, uint32_t node, const uint64_t* slots, uint32_t low, uint32_t high, uint32_t at,
@@ -377,10 +396,7 @@ cdef class SubjectFilter:
     ) noexcept nogil:
         """All children in a piece of a table; leaves only where `_mark_crowd` did not go."""
         cdef uint32_t i, reference
-        cdef uint32_t used = self.index.nodes[node].children.used
-        cdef bint leaves = not (
-            used >= self.index.subject_top // CROWD_SHARE and used > CHILDREN_LISTED
-        )
+        cdef bint leaves = not self._is_crowd(&self.index.nodes[node])
         for i in range(low, high):
             reference = <uint32_t>slots[i]
             if reference & LEAF:
@@ -448,7 +464,8 @@ cdef class SubjectFilter:
         """The whole branch."""
         cdef Node* node
         cdef Table* table
-        cdef uint32_t i, count
+        cdef uint32_t i, count, yes = 0, ask = 0
+        cdef uint8_t[256] verdicts
         if reference & LEAF:
             self._set(reference & SUBJECT_ID_MASK)
             return
@@ -456,9 +473,14 @@ cdef class SubjectFilter:
         table = &node.children
         if node.subject:
             self._set(node.subject)
-        if table.used >= self.index.subject_top // CROWD_SHARE and not node.inner:
-            for i in range(1, self.index.subject_top):
-                self.bits[i >> 5] |= <uint32_t>(self.index.nodes_of[i] == reference) << (i & 31)
+        if self._is_crowd(node) and not node.inner:
+            memset(verdicts, 1, sizeof(verdicts))
+            for i in range((self.index.subject_top + 31) >> 5):
+                mark_node(
+                    self.index.nodes_of, self.index.tails, i << 5,
+                    min(32u, self.index.subject_top - (i << 5)), reference, verdicts, &yes, &ask,
+                )
+                self.bits[i] |= yes
             return
         count = table.used if table.mask < CHILDREN_LISTED else table.mask + 1
         for i in range(count):

@@ -186,6 +186,7 @@ cdef class SubjectIndex:
         if grown == NULL:
             raise MemoryError
         self.subjects = <Subject*>grown
+        self.nodes_of[0] = NO_NODE
         self.subject_capacity = <uint32_t>capacity
         return 0
 

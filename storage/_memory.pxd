@@ -27,7 +27,7 @@ cdef class MemoryHome(RecordHome):
     cdef size_t capacity
     cdef dict chunks                # by the address of their memory
     cdef Chunk active
-    cdef list sparse                # chunks that are mostly dead
+    cdef dict sparse                # of these, the ones that are mostly dead
     cdef uint64_t held_bytes
     cdef readonly uint64_t live_bytes
     cdef uint64_t first_seq         # all below is gone

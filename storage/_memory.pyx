@@ -2,9 +2,10 @@
 """A stream's messages in memory: records behind one another in chunks, a pointer for each sequence.
 
 No Python object is made per message; a chunk is one object and owns its memory, so that `pin` can
-hold it. A chunk whose records are all dead is freed. One that is mostly dead is emptied a few
-records at a time, during appends, by copying what lives to the newest chunk; so the memory held is
-at most about three times what lives, whatever was deleted in between.
+hold it. A chunk whose records are all dead is freed. Where more memory is held than twice what lives,
+those that are mostly dead are emptied a few records at a time, during appends, by copying what lives
+to the newest chunk; so the memory held is at most about three times what lives, whatever was deleted
+in between.
 """
 from libc.stdint cimport INT64_MIN, uint8_t, uint16_t
 from libc.stdlib cimport free, malloc, realloc
@@ -18,6 +19,7 @@ cdef enum:
     CHUNK_BYTES_MIN = 4096
     CHUNK_BYTES_MAX = 1 << 20
     COUNTED_OVERHEAD = 16
+    SPARSE_KEPT_BYTES = 2 << 20
     EVACUATED_PER_APPEND = 8
     TRIMMED_AHEAD = 16
 
@@ -62,7 +64,7 @@ cdef void show(const Stored* stored, Record* out) noexcept nogil:
 cdef class MemoryHome(RecordHome):
     def __cinit__(self):
         self.chunks = {}
-        self.sparse = []
+        self.sparse = {}
 
     def __dealloc__(self):
         cdef size_t i
@@ -162,9 +164,10 @@ cdef class MemoryHome(RecordHome):
         if chunk.live_bytes == 0:
             self.held_bytes -= chunk.size
             del self.chunks[<size_t>chunk.memory]
+            self.sparse.pop(<size_t>chunk.memory, None)
         elif not chunk.listed and chunk.live_bytes * 3 < chunk.size:
             chunk.listed = True
-            self.sparse.append(chunk)
+            self.sparse[<size_t>chunk.memory] = chunk
         return 0
 
     cdef int _release(self, void* record) except -1:
@@ -180,7 +183,7 @@ cdef class MemoryHome(RecordHome):
 
     cdef int _evacuate(self) except -1:
         """Copy a few living records out of a chunk that is mostly dead."""
-        cdef Chunk chunk = self.sparse[len(self.sparse) - 1]
+        cdef Chunk chunk = next(reversed(self.sparse.values()))
         cdef Stored* stored
         cdef Stored* copy
         cdef size_t length
@@ -196,8 +199,6 @@ cdef class MemoryHome(RecordHome):
                 self.place_of(stored.seq)[0] = copy
                 self._release(stored)
                 copied += 1
-        if chunk.live_bytes == 0:
-            self.sparse.remove(chunk)
         return 0
 
     # The port
@@ -230,7 +231,8 @@ cdef class MemoryHome(RecordHome):
         page.live += 1
         page.latest_ns = max(page.latest_ns, record.ts_ns)
         self.last_seq = record.seq
-        if self.sparse:
+        # A stream that only loses its oldest messages frees chunk after chunk without copying.
+        if self.sparse and self.held_bytes > 2 * self.live_bytes + SPARSE_KEPT_BYTES:
             self._evacuate()
         return 0
 

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
-#define MARTLET_CLONES __attribute__((target_clones("avx2", "default")))
+#define MARTLET_CLONES __attribute__((target_clones("avx2", "default"), unused))
 #else
-#define MARTLET_CLONES
+#define MARTLET_CLONES __attribute__((unused))
 #endif
 
 #define SCAN_BLOCK 32
@@ -77,6 +77,28 @@ count_bits(const uint32_t *slots, uint32_t at, uint32_t end, const uint32_t *bit
         total += (bits[number >> 5] >> (number & 31)) & 1;
     }
     return total;
+}
+
+/* Which of `count` (at most 32) subjects from `first` on hang at this node: with verdict 1 a bit in
+ * `yes`, with verdict 2 one in `ask`. */
+MARTLET_CLONES static void
+mark_node(const uint32_t *nodes, const uint8_t *tails, uint32_t first, uint32_t count, uint32_t node,
+          const uint8_t *verdicts, uint32_t *yes, uint32_t *ask)
+{
+    uint32_t here = 0, first_bits = 0, second_bits = 0;
+    nodes += first;
+    tails += first;
+    for (uint32_t i = 0; i < count; i++)
+        here |= (uint32_t)(nodes[i] == node) << i;
+    if (here) {
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t verdict = verdicts[tails[i]];
+            first_bits |= (verdict & 1) << i;
+            second_bits |= (verdict >> 1) << i;
+        }
+    }
+    *yes = here & first_bits;
+    *ask = here & second_bits;
 }
 
 #endif

@@ -81,3 +81,29 @@ def test_time_to_live_of_a_header(text: str, seconds: int) -> None:
 def test_another_header_is_no_time_to_live(name: str) -> None:
     assert ttl_ns(f"NATS/1.0\r\n{name}: 5\r\n\r\n".encode()) == 0
     assert ttl_ns(f"NATS/1.0\r\n{name}: 5\r\nNats-TTL:7\r\n\r\n".encode()) == 7 * SECOND
+
+
+def held_bytes(store: StreamStore) -> int:
+    return store.home.held_memory_bytes  # type: ignore[attr-defined, no-any-return]
+
+
+def test_memory_of_the_oldest_messages_is_given_back_without_copying() -> None:
+    store, _ = watched(messages_max=2000)
+    for _ in range(30_000):
+        store.store("a", b"", b"x" * 1000, SECOND)
+    assert store.messages == 2000
+    assert held_bytes(store) < 2 * store.bytes + (2 << 20)
+
+
+def test_memory_of_scattered_deletes_is_given_back() -> None:
+    store, _ = watched()
+    for _ in range(20_000):
+        store.store("a", b"", b"x" * 1000, SECOND)
+    store.delete_many([seq for seq in range(1, 20_001) if seq % 20])
+    for _ in range(500):
+        store.store("a", b"", b"y" * 100, SECOND)
+    assert held_bytes(store) < 3 * store.bytes + (3 << 20)
+    message = store.load(20)
+    assert message is not None
+    assert message.payload == b"x" * 1000
+    assert [store.load(seq) for seq in (1, 19, 21)] == [None] * 3
