@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from bench.loads import generate, request
+from bench.programs import MARTLET
 from pyspark_jetstream import columns, launcher, options, reading, scan
 from storage.filestore import FileStores
 
@@ -122,13 +125,41 @@ def through_spark(path: Path, count: int, cores: int) -> Iterator[Row]:
     spark.stop()
 
 
+def beside(seconds: float) -> Iterator[Row]:
+    """A live server's publish latency, 64 in flight, durable; without and with an export beside."""
+    with tempfile.TemporaryDirectory(prefix="martlet-bench-js-") as folder:
+        config = Path(folder, "server.conf")
+        config.write_text(f"jetstream {{ store_dir: '{folder}' }}\n")
+        with MARTLET.running(["-c", str(config)]) as server:
+            stream = json.dumps({"name": "B", "subjects": ["bench.js"], "storage": "file"})
+            request(server.port, "$JS.API.STREAM.CREATE.B", stream.encode())
+
+            def p99_us() -> float:
+                load = {"in_flight": 64, "size": 128, "seconds": seconds, "warmup": 0.5}
+                return float(generate(server, "acked", **load)["p99_us"])
+
+            quiet = min(p99_us() for _ in range(3))
+            words = [str(MARTLET.executable), "export", "parquet", "--data", folder]
+            words += ["--out", f"{folder}/tables", "--every", "0.5"]
+            with subprocess.Popen(words, stdout=subprocess.DEVNULL) as job:
+                found = min(p99_us() for _ in range(3))
+                job.terminate()
+    yield row("analytics_beside_p99", found / quiet, "x the quiet p99", "<= 1.1",
+              quiet_us=quiet, beside_us=found)  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.analytics", description=__doc__)
     parser.add_argument("--count", type=int, default=COUNT)
     parser.add_argument("--cores", type=int, default=2, help="Spark's tasks at once")
     parser.add_argument("--no-spark", action="store_true")
+    parser.add_argument("--beside", action="store_true", help="only the live server's latency")
     parser.add_argument("--keep", type=Path, help="a folder for the data, used again when filled")
     arguments = parser.parse_args()
+    if arguments.beside:
+        for one in beside(seconds=2.0):
+            print(json.dumps(one), flush=True)
+        return
     with tempfile.TemporaryDirectory(prefix="martlet-bench-") as folder:
         path = arguments.keep or Path(folder)
         if not (path / "data" / "directory").exists():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,8 @@ from pyspark_jetstream.scan import Tally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+NICENESS = 10
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
@@ -272,7 +275,10 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None, *, modest: bool = False) -> int:
+    """`modest`: the process takes the processor only when others, such as a server, leave it."""
+    if modest:
+        os.nice(NICENESS)
     parser = build_parser()
     arguments = parser.parse_args(words)
     if getattr(arguments, "task", "") == "sql" and bool(arguments.data) == bool(arguments.tables):
@@ -298,4 +304,4 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(modest=True))

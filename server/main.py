@@ -44,7 +44,7 @@ def main() -> int:
     if sys.argv[1:2] and sys.argv[1] in BESIDE_THE_SERVER:
         from pyspark_jetstream import cli
 
-        return cli.main(sys.argv[1:])
+        return cli.main(sys.argv[1:], modest=True)
     gc.disable()
     # Until the server handles it, an interrupt just ends the process: no traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -14,6 +14,7 @@ import pytest
 from nats.js.api import StreamConfig
 
 from pyspark_jetstream import export
+from pyspark_jetstream.directory import Directory
 from tests.analytics.stores import parsed
 from tests.analytics.test_export import exported, silent
 from tests.e2e.server import ServerProcess, wait_for
@@ -48,7 +49,7 @@ class Publisher:
         rng, junk = random.Random(1), set()
         for first in range(0, PUBLISHED, BATCH):
             wanted = [
-                (PURGED_SUBJECT if at % 11 == 0 else f"soak.{at % KEPT_SUBJECTS}", b"%d" % at * 40)
+                (PURGED_SUBJECT if at % 3 else f"soak.{at % KEPT_SUBJECTS}", b"%d" % at * 40)
                 for at in range(first, first + BATCH)
             ]
             acks = await asyncio.gather(*(stream.publish(*one, timeout=20) for one in wanted))
@@ -57,7 +58,7 @@ class Publisher:
                 if subject == PURGED_SUBJECT:
                     junk.add(ack.seq)
             fresh = [ack.seq for ack in acks if ack.seq not in junk]
-            for seq in rng.sample(fresh, BATCH // DELETED_EVERY):
+            for seq in rng.sample(fresh, len(fresh) // DELETED_EVERY):
                 await stream.delete_msg("SOAK", seq)
                 self.deleted.add(seq)
             if first % (BATCH * 10) == 0:
@@ -78,6 +79,12 @@ class Publisher:
 def server(tmp_path: Path) -> Any:
     with ServerProcess(tmp_path, "-js", "-sd", str(tmp_path / "store")) as process:
         yield process
+
+
+def compacted(store: Path) -> bool:
+    """Whether the server has rewritten a block."""
+    (view,) = Directory(str(store)).views()
+    return any(block.generation for block in view.blocks)
 
 
 def beside(publisher: Publisher) -> threading.Thread:
@@ -105,6 +112,7 @@ def test_exports_beside_a_live_server(server: ServerProcess, tmp_path: Path) -> 
 
     wait_for(complete, "the last message in the tables", 20)
     assert rounds > 3
+    wait_for(lambda: compacted(tmp_path / "store"), "a compaction", 20)
     publisher.check([(seq, payload) for _, seq, payload in exported(Path(root))])
 
 
