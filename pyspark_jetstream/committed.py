@@ -39,6 +39,7 @@ class Row:
     data_end: int
     slots: int
     messages: int
+    dead: int
     generation: int
     flags: int
     dead_bits: bytes
@@ -88,14 +89,15 @@ def parse_rows(content: bytes, count: int) -> tuple[tuple[Row, ...], int]:
     rows = []
     tail = STATE_HEAD_BYTES + count * ROW.size
     for at in range(count):
-        (number, first, last, low, high, end, _, slots, messages, _, generation, flags, *_) = (
-            ROW.unpack_from(content, STATE_HEAD_BYTES + at * ROW.size)
-        )
+        fields = ROW.unpack_from(content, STATE_HEAD_BYTES + at * ROW.size)
+        number, first, last, low, high, end, _, slots, messages, dead, generation, flags = fields[
+            :12
+        ]
         size = (slots + 7) // 8 if flags & ROW_DEAD else 0
-        dead = content[tail : tail + size]
+        bits = content[tail : tail + size]
         tail += size
         rows.append(
-            Row(number, first, last, low, high, end, slots, messages, generation, flags, dead)
+            Row(number, first, last, low, high, end, slots, messages, dead, generation, flags, bits)
         )
     return tuple(rows), tail
 

@@ -174,7 +174,8 @@ class StreamFiles:
         blocks = found if cut else up_to_open(found)
         view.lost = [span for span in state.lost if span[1] >= floor]
         view.blocks = clip(blocks, floor)
-        view.last_seq = max((floor - 1, *(block.last_seq for block in blocks)))
+        missed = (last_missed for _, _, last_missed in view.missing)
+        view.last_seq = max((floor - 1, *(block.last_seq for block in blocks), *missed))
         # What was dropped or skipped counts as seen, what is on its way to a block does not.
         if since.last_index <= state.index and len(blocks) == len(found):
             view.last_seq = max(view.last_seq, last)
@@ -203,7 +204,10 @@ class StreamFiles:
                 block.dead = pack(self._dead_of(path, row, block, view) | between(dead_seqs, block))
                 yield block
         for row in known.values():
-            if row.last_seq >= view.floor and not row.flags & ROW_UNREADABLE:
+            # A block whose messages were all deleted has gone, and is not missed.
+            gone = row.dead + count_between(dead_seqs, row.first_seq, row.last_seq)
+            readable = row.last_seq >= view.floor and not row.flags & ROW_UNREADABLE
+            if readable and gone < row.messages:
                 view.missing.append((row.number, row.first_seq, row.last_seq))
 
     def _files(self, state: State) -> list[tuple[int, Path]]:
@@ -333,6 +337,10 @@ def open_extent(
 
 def pack(seqs: set[int]) -> bytes:
     return array("Q", sorted(seqs)).tobytes()
+
+
+def count_between(seqs: list[int], first: int, last: int) -> int:
+    return bisect.bisect_right(seqs, last) - bisect.bisect_left(seqs, first)
 
 
 def between(seqs: list[int], block: BlockView) -> set[int]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pyspark_jetstream import reading
+from pyspark_jetstream.errors import DataLoss
 from storage._store import StreamStore
 from storage.filestore import FileStores
 from tests.analytics.stores import SMALL_BLOCKS, live, parsed, settings, settle
@@ -34,6 +35,33 @@ def one_step(store: StreamStore, rng: random.Random, now: int) -> None:
         store.purge(None, min(seq, store.first_seq + 5))
     elif store.last_seq > 3:
         store.truncate(store.last_seq - rng.randint(0, 3))
+
+
+def test_a_block_whose_messages_are_all_deleted_is_not_missed(tmp_path: Path) -> None:
+    stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    store = stores.create(settings("S"))
+    for at in range(1, 301):
+        store.store("a", b"", b"payload %d" % at, at)
+    settle(stores)
+    for home in stores.directory.homes.values():
+        stores.directory.checkpoint_now(home, False)
+    (home,) = stores.directory.homes.values()
+    block = home.describe_blocks()[2]
+    store.delete_many(range(block["first"], block["last"] + 1))
+    settle(stores)
+    for _ in range(20):
+        stores.directory.maintain()
+        settle(stores)
+    wanted = [seq for seq, *_ in live(store)]
+    assert [seq for seq, *_ in rows_read(tmp_path)] == wanted
+    assert len(wanted) == 300 - (block["last"] - block["first"] + 1)
+    files = list(tmp_path.rglob("*.blk"))
+    assert f"{block['number']:016x}.blk" not in {path.name for path in files}, "the case at hand"
+    other = next(path for path in sorted(files) if int(path.stem, 16) == block["number"] + 1)
+    other.unlink()
+    with pytest.raises(DataLoss, match="has no file"):
+        rows_read(tmp_path)
+    stores.close()
 
 
 @pytest.mark.parametrize("seed", range(8))
