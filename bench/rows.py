@@ -8,7 +8,7 @@ Rows of one measurement share its runs. A new row is a `Row` below; a new load i
 from dataclasses import dataclass
 from enum import Enum
 
-from bench import loads
+from bench import jetstream, loads
 
 
 class Better(Enum):
@@ -101,6 +101,20 @@ _SUBSCRIPTIONS = Measurement("subscriptions", loads.subscriptions)
 _IDLE = Measurement("idle", loads.idle, rounds=1)
 _READY = Measurement("ready", loads.ready, rounds=1)
 _ISOLATION = Measurement("isolation", loads.isolation)
+_STREAMS_FILE = Measurement("js_streams_file", jetstream.many_streams("file"), rounds=1)
+_STREAMS_MEMORY = Measurement("js_streams_memory", jetstream.many_streams("memory"), rounds=1)
+
+
+def _streams(
+    name: str, measurement: Measurement, key: str, unit: str, bound: float, about: str
+) -> Row:
+    return Row(name, "streams", measurement, key, unit, Better.LOWER, absolute(bound), about)
+
+
+def _fleet(name: str, storage: str, acked: bool, about: str) -> Row:
+    measurement = Measurement(name, jetstream.fleet(storage, acked))
+    return _streams(name, measurement, "cpu_percent", "%", 40, about)
+
 
 ROWS: tuple[Row, ...] = (
     _stream("publish_16", 1, 0, 1, 16, 4.0, "publish only, up to the PONG behind the last message"),
@@ -143,6 +157,20 @@ ROWS: tuple[Row, ...] = (
     _jetstream("js_awaited_durable", "file", 1, "", "always", 1.0,
                "file, one by one, both durable"),
     _jetstream("js_awaited_lazy", "file", 1, "2m", "", 1.0, "file, one by one, both lazy"),
+    _streams("js_create_file", _STREAMS_FILE, "create_s", "s", 60,
+             "100,000 streams in files, 256 requests in flight"),
+    _streams("js_list_page_file", _STREAMS_FILE, "page_max_ms", "ms", 50,
+             "slowest page of STREAM.LIST over them while a publisher awaits its acks"),
+    _streams("js_list_p99_file", _STREAMS_FILE, "p99_ratio", "x", 3,
+             "that publisher's p99 against the same without listing"),
+    _streams("js_create_memory", _STREAMS_MEMORY, "create_s", "s", 60, "the same in memory"),
+    _streams("js_list_page_memory", _STREAMS_MEMORY, "page_max_ms", "ms", 50, "the same in memory"),
+    _streams("js_list_p99_memory", _STREAMS_MEMORY, "p99_ratio", "x", 3, "the same in memory"),
+    _fleet("js_fleet_file", "file", False,
+           "1,000 streams in files, one publisher each, 100 msg/s each: CPU of the server"),
+    _fleet("js_fleet_file_acked", "file", True, "the same, each publish acknowledged"),
+    _fleet("js_fleet_memory", "memory", False, "the same in memory, without acks"),
+    _fleet("js_fleet_memory_acked", "memory", True, "the same in memory, acknowledged"),
 )  # fmt: skip
 
 
