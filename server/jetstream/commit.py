@@ -143,7 +143,7 @@ class LocalCommit:
             then(self._why)
 
     def _release(self, sink: Written) -> None:
-        """What it waits for has perhaps come. Its trouble is its own: the others are released too."""
+        """What it waits for has perhaps come. Its trouble is its own: others are released too."""
         try:
             waits = sink.release(self._durable_seq(sink))
         except Exception as error:

@@ -333,12 +333,7 @@ def is_empty(body: bytes) -> bool:
 def encode(value: Any) -> bytes:
     """JSON as the reference writes it: what HTML could take for markup is escaped."""
     text = msgspec.json.encode(value)
-    for plain, escaped in (
-        (b"<", b"\\u003c"),
-        (b">", b"\\u003e"),
-        (b"&", b"\\u0026"),
-        (b"\xe2\x80\xa8", b"\\u2028"),
-        (b"\xe2\x80\xa9", b"\\u2029"),
-    ):
-        text = text.replace(plain, escaped)
+    text = text.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
+    if not text.isascii():
+        text = text.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
     return text

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, Final
 
+from msgspec import Raw
+
 from server.jetstream import consumer_validate as rules
 from server.jetstream import consumers, errors
 from server.jetstream.api.answers import consumer_info, pause_state
@@ -26,6 +28,7 @@ from server.jetstream.consumer_config import (
     CreateConsumerRequest,
     set_required_level,
 )
+from server.jetstream.gojson import encode
 from server.jetstream.gotime import ZERO_TIME, shown_time
 
 
@@ -49,7 +52,7 @@ def list_consumers(request: Request) -> Generator[None, None, Answer]:
     offset = min(offset, len(found))
     shown = []
     for consumer in found[offset : offset + LIST_LIMIT]:
-        shown.append(consumer_info(consumer, with_server=False))
+        shown.append(Raw(encode(consumer_info(consumer, with_server=False))))
         yield
     return {"total": len(found), "offset": offset, "limit": LIST_LIMIT, "consumers": shown}
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Final
 
+from msgspec import Raw
+
 from server.jetstream import errors, validate
 from server.jetstream.api.answers import account_info, stream_info
 from server.jetstream.api.request import (
@@ -16,6 +18,7 @@ from server.jetstream.api.request import (
     StreamsRequest,
 )
 from server.jetstream.config import StreamConfigRequest, set_required_level
+from server.jetstream.gojson import encode
 
 NAMES_LIMIT: Final = 1024
 LIST_LIMIT: Final = 256
@@ -82,7 +85,7 @@ def list_streams(request: Request) -> Generator[None, None, Answer]:
     for name in page:
         stream = owner.streams.get(name)
         if stream is not None:  # it may go while the page is made
-            rows.append(stream_info(stream, with_server=False))
+            rows.append(Raw(encode(stream_info(stream, with_server=False))))
             yield
     return shown | {"streams": rows}
 
