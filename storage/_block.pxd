@@ -131,6 +131,8 @@ cdef int need_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil
 cdef int write_through(BlockFile* file, const FileCalls* calls, const char* data, size_t size, uint64_t at) noexcept nogil
 cdef void close_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil
 
+cdef int begin_scan(const Block* block, Block* fresh) except -1
+cdef void fill_hole(Block* fresh, uint32_t hole, uint32_t count, uint32_t delta) noexcept
 cdef int add_slot(Block* block, uint64_t seq, uint32_t offset) except -1
 cdef int64_t find_slot(const Block* block, uint64_t seq) noexcept nogil
 cdef int64_t slot_at_or_after(const Block* block, uint64_t seq) noexcept nogil

@@ -9,7 +9,7 @@ import os
 
 from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memset, strdup, strlen
+from libc.string cimport memcmp, memcpy, memmove, memset, strdup, strlen
 from cpython.ref cimport Py_XDECREF
 
 from storage._codec cimport (
@@ -124,6 +124,37 @@ cdef int64_t find_slot(const Block* block, uint64_t seq) noexcept nogil:
     if block.deltas != NULL and block.deltas[slot] != seq - block.first_seq:
         return -1
     return slot
+
+
+cdef int begin_scan(const Block* block, Block* fresh) except -1:
+    """An empty index of the same kind: sparse stays sparse, and dense has all its slots at once."""
+    memset(fresh, 0, sizeof(Block))
+    fresh.first_seq = block.first_seq
+    fresh.slot_room = max(block.slots, <uint32_t>16)
+    fresh.offsets = <uint32_t*>calloc(fresh.slot_room, 4)
+    if fresh.offsets == NULL:
+        raise MemoryError
+    if block.flags & BLOCK_SPARSE:
+        fresh.flags = BLOCK_SPARSE
+        fresh.deltas = <uint32_t*>calloc(fresh.slot_room, 4)
+        if fresh.deltas == NULL:
+            raise MemoryError
+    else:
+        fresh.slots = block.slots
+    return 0
+
+
+cdef void fill_hole(Block* fresh, uint32_t hole, uint32_t count, uint32_t delta) noexcept:
+    """Empty slots in front of `hole` for records that cannot be read: those behind keep their number."""
+    cdef uint32_t slot
+    if hole + count > fresh.slot_room or fresh.slots + count > fresh.slot_room:
+        return
+    memmove(fresh.offsets + hole + count, fresh.offsets + hole, (fresh.slots - hole) * sizeof(uint32_t))
+    memmove(fresh.deltas + hole + count, fresh.deltas + hole, (fresh.slots - hole) * sizeof(uint32_t))
+    for slot in range(hole, hole + count):
+        fresh.offsets[slot] = 0
+        fresh.deltas[slot] = delta + slot - hole
+    fresh.slots += count
 
 
 # -- rows, header, trailer -------------------------------------------------------------------------

@@ -13,6 +13,7 @@ cdef class BlockTable(JobOwner):
     cdef readonly uint64_t group
     cdef readonly uint64_t salt
     cdef readonly StreamKey key         # None: what is written is not encrypted
+    cdef public bint locked             # no key opens it: its bytes can be carried over, not read
     cdef readonly uint64_t floor        # all below is gone
     cdef readonly list lost             # [first, last] ranges that are damaged
     cdef readonly list damage           # sentences about it
@@ -40,6 +41,7 @@ cdef class BlockTable(JobOwner):
     cdef int scan_frames(self, Block* block, Block* fresh, uint32_t* hole, uint64_t* hole_seq) except -1
     cdef uint64_t index_frame(self, Block* block, Block* fresh, FrameMemory frame, uint64_t next_seq) except? 0
     cdef FrameMemory frame_at(self, Block* block, uint32_t offset)
+    cdef int check_frames(self, const Block* block) except -1
     cdef int visit_blocks(self, uint64_t first, RecordVisit step, void* context) except -1
     cdef int show(self, const char* at, Record* out) except -1
     cdef int adopt_footer(self, Block* block, const Block* footer) except -1

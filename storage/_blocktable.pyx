@@ -15,7 +15,7 @@ from libc.string cimport memmove, memset
 
 from storage._block cimport (
     BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, TRAILER_SIZE,
-    add_slot, check_head, close_block_file, find_slot, free_block, free_block_file, load_trailer, slot_at_or_after)
+    add_slot, begin_scan, check_head, close_block_file, fill_hole, find_slot, free_block, free_block_file, load_trailer, slot_at_or_after)
 from storage._codec cimport (
     KIND_ERASED, KIND_MESSAGE, RECORD_FIXED, check_record, file_counted_size, load16, load32, load64, view_record)
 from storage._cipher cimport decrypt_record
@@ -42,37 +42,6 @@ cdef bytes dead_bytes(const Block* block):
     cdef size_t size = (block.slots + 7) // 8
     cdef bytes kept = (<char*>block.dead_bits)[:min(size, <size_t>block.dead_room)]
     return kept.ljust(size, b"\0")
-
-
-cdef int begin_scan(const Block* block, Block* fresh) except -1:
-    """An empty index of the same kind: sparse stays sparse, and dense has all its slots at once."""
-    memset(fresh, 0, sizeof(Block))
-    fresh.first_seq = block.first_seq
-    fresh.slot_room = max(block.slots, <uint32_t>16)
-    fresh.offsets = <uint32_t*>calloc(fresh.slot_room, 4)
-    if fresh.offsets == NULL:
-        raise MemoryError
-    if block.flags & BLOCK_SPARSE:
-        fresh.flags = BLOCK_SPARSE
-        fresh.deltas = <uint32_t*>calloc(fresh.slot_room, 4)
-        if fresh.deltas == NULL:
-            raise MemoryError
-    else:
-        fresh.slots = block.slots
-    return 0
-
-
-cdef void fill_hole(Block* fresh, uint32_t hole, uint32_t count, uint32_t delta) noexcept:
-    """Empty slots in front of `hole` for records that cannot be read: those behind keep their number."""
-    cdef uint32_t slot
-    if hole + count > fresh.slot_room or fresh.slots + count > fresh.slot_room:
-        return
-    memmove(fresh.offsets + hole + count, fresh.offsets + hole, (fresh.slots - hole) * sizeof(uint32_t))
-    memmove(fresh.deltas + hole + count, fresh.deltas + hole, (fresh.slots - hole) * sizeof(uint32_t))
-    for slot in range(hole, hole + count):
-        fresh.offsets[slot] = 0
-        fresh.deltas[slot] = delta + slot - hole
-    fresh.slots += count
 
 
 cdef class BlockTable(JobOwner):
@@ -484,6 +453,9 @@ cdef class BlockTable(JobOwner):
             mapped = block.map != NULL
             if block.offsets == NULL and self.need_index(block) == 0:
                 continue
+            if self.locked and block.flags & BLOCK_FRAMED:
+                self.check_frames(block)
+                continue
             for slot in range(slot_at_or_after(block, first), block.slots):
                 if block.offsets[slot] == 0 or is_dead(block, <uint32_t>slot):
                     continue
@@ -500,6 +472,15 @@ cdef class BlockTable(JobOwner):
                     self.shop.views.give_back(chunk, used)
             if not mapped and block != self.active and not block.index_owned:
                 self.let_go_map(block)
+        return 0
+
+    cdef int check_frames(self, const Block* block) except -1:
+        """Without the key: whether the bytes are what was written."""
+        cdef uint32_t row
+        for row in range(block.frames):
+            if check_frame_at(block.data, block.data_size, block.frame_table[2 * row], self.salt) == 0:
+                self.note_lost(block.first_seq, block.last_seq, f"{self.block_path(block.number)}: frame {row} does "
+                               "not hold; which of its records are lost can be told with the key")
         return 0
 
     cdef uint64_t seek_time(self, int64_t ts_ns) except? 0:

@@ -23,10 +23,10 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
-from storage.fs import StoreDown, begin_file, sync_directory, sync_file, take_lock, write_file
+from storage.fs import StoreDown, begin_file, read_if_there, sync_directory, sync_file, take_lock, write_file
 from storage.identity import PLAIN_VERSION, raise_version, read_identity, write_identity
 from storage.keys import DirectoryKeys
-from storage.meta import decode_meta, encrypted_meta, name_in, no_codec, plain_meta, unlock
+from storage.meta import decode_meta, encrypted_meta, name_in, no_codec, plain_meta, trouble_of, unlock
 
 from storage._frames import CODECS
 from storage.pool import RewritePool, run_now
@@ -123,9 +123,9 @@ cdef class DataDirectory:
                 continue
             for leftover in directory.glob("*.new"):
                 leftover.unlink()
-            meta = decode_meta((directory / "meta").read_bytes()) if (directory / "meta").exists() else None
+            meta = decode_meta(content := read_if_there(directory / "meta"))
             if meta is None or f"{meta.group:016x}" != directory.name:
-                self.damage.append(f"{directory}/meta does not hold: the stream is not loaded")
+                self.damage.append(f"{directory}/meta {trouble_of(content)}: the stream is not loaded")
                 self.next_group = max(self.next_group, int(directory.name, 16) + 1)
                 continue
             self.next_group = max(self.next_group, meta.group + 1)
@@ -144,6 +144,7 @@ cdef class DataDirectory:
             if not load_state(home) and first_indexes.get(meta.group) != 1:
                 rebuild(home, first_indexes.get(meta.group, 1) - 1)
             if settings is None:
+                home.locked = True
                 self.locked[meta.group] = (home, meta.label)
                 continue
             self.homes[meta.group] = home

@@ -27,6 +27,11 @@ def write_file(path: Path, content: bytes) -> None:
     sync_directory(path.parent)
 
 
+def read_if_there(path: Path) -> bytes:
+    """Empty when there is no such file."""
+    return path.read_bytes() if path.exists() else b""
+
+
 def begin_file(path: Path, content: bytes) -> None:
     """A small new file that `sync_file` makes last; its bytes are on their way already."""
     with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:

@@ -14,6 +14,7 @@ Settings = dict[str, Any]
 MAGIC = b"MARTMETA"
 PLAIN_HEAD = 36
 ENCRYPTED_HEAD = 132
+META_VERSION = 2
 
 
 def no_codec(settings: Settings) -> str:
@@ -75,7 +76,7 @@ def decode_meta(content: bytes) -> StreamMeta | None:
     group, salt = (int.from_bytes(content[at : at + 8], "little") for at in (16, 24))
     if version == 1:
         return StreamMeta(group, salt, content[PLAIN_HEAD:end])
-    if version != 2 or end < ENCRYPTED_HEAD:
+    if version != META_VERSION or end < ENCRYPTED_HEAD:
         return None
     body_at = ENCRYPTED_HEAD + int.from_bytes(content[124:128], "little")
     return StreamMeta(
@@ -86,6 +87,14 @@ def decode_meta(content: bytes) -> StreamMeta | None:
         content[32 : 32 + WRAPPED_KEY_SIZE],
         content[ENCRYPTED_HEAD:body_at].decode(errors="replace"),
     )
+
+
+def trouble_of(content: bytes) -> str:
+    """Why `decode_meta` answers None."""
+    version = int.from_bytes(content[8:10], "little")
+    if content[:8] == MAGIC and version > META_VERSION:
+        return f"is of a newer version ({version})"
+    return "does not hold"
 
 
 def plain_meta(group: int, salt: int, settings: Settings) -> StreamMeta:

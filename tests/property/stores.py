@@ -5,11 +5,14 @@ from __future__ import annotations
 import atexit
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from storage._store import StreamStore
 from storage.filestore import FileStores
+from storage.identity import FORMAT_VERSION, write_identity
+from storage.keys import ServerKeys
 from storage.memstore import open_memory_store
 from storage.ports import StoreLimits
 
@@ -29,13 +32,36 @@ class Folder:
         self.temporary: TemporaryDirectory[str] | None = None
         self.stores: FileStores | None = None
 
-    def open_file_store(self, limits: StoreLimits | None = None, first_seq: int = 0) -> StreamStore:
+    def open_file_store(
+        self,
+        limits: StoreLimits | None = None,
+        first_seq: int = 0,
+        codec: str = "none",
+        keys: ServerKeys | None = None,
+    ) -> StreamStore:
         self.close()
         self.temporary = TemporaryDirectory(prefix="martlet-test-")
+        path = Path(self.temporary.name)
+        # One identity: a master key takes 50 ms to derive, and is remembered by it.
+        write_identity(path, b"the same for all", 1, FORMAT_VERSION)
         self.stores = FileStores(
-            Path(self.temporary.name), threaded=False, block_size_min=1024, block_size_max=4096
+            path,
+            threaded=False,
+            block_size_min=1024,
+            block_size_max=4096,
+            codec_of=lambda settings: codec,
+            keys=keys,
         )
         return self.stores.create({"name": "test"}, limits, first_seq)
+
+    def settle(self, store: StreamStore) -> None:
+        """What was stored reaches its blocks, and sealed ones are rewritten."""
+        if self.stores is None or store not in self.stores.stores.values():
+            return
+        self.stores.wait(self.stores.commit())
+        self.stores.directory.wait_applied()
+        self.stores.directory.maintain()
+        self.stores.directory.wait_rewritten()
 
     def close(self) -> None:
         if self.stores is not None and self.temporary is not None:
@@ -48,4 +74,11 @@ FOLDER = Folder()
 atexit.register(FOLDER.close)
 MEMORY = StoreKind("memory", open_memory_store, overhead=16)
 FILE = StoreKind("file", FOLDER.open_file_store, overhead=30, header_overhead=4)
-KINDS = [MEMORY, FILE]
+COMPRESSED = StoreKind("compressed", partial(FOLDER.open_file_store, codec="s2"), 30, 4)
+ENCRYPTED = StoreKind(
+    "encrypted",
+    partial(FOLDER.open_file_store, codec="zstd", keys=ServerKeys("a key for tests")),
+    30,
+    4,
+)
+KINDS = [MEMORY, FILE, COMPRESSED, ENCRYPTED]

@@ -16,7 +16,7 @@ from storage.ports import (
     SubjectState,
     TooManyResultsError,
 )
-from tests.property.stores import KINDS, StoreKind
+from tests.property.stores import FOLDER, KINDS, StoreKind
 
 SECOND = 1_000_000_000
 
@@ -34,6 +34,7 @@ def open_store(kind: StoreKind, **limits: object) -> StreamStore:
 def put(store: StreamStore, *subjects: str, at_ns: int = SECOND) -> None:
     for number, subject in enumerate(subjects):
         store.store(subject, b"", f"{subject} {number}".encode(), at_ns + number)
+    FOLDER.settle(store)
 
 
 def live(store: StreamStore) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 from storage._store import StreamStore
 from storage.ports import Discard, StoreError, StoreLimits
 from tests.property.oracles.store import StoreTwin
-from tests.property.stores import KINDS, StoreKind
+from tests.property.stores import FOLDER, KINDS, StoreKind
 
 SECOND = 1_000_000_000
 TOKENS = ["a", "b", "c", "dd", "eee"]
@@ -221,5 +221,7 @@ def test_store_answers_as_its_twin(kind: StoreKind, limits: StoreLimits, seed: i
     for step in range(150):
         pair.step()
         pair.compare()
+        if step % 10 == 9:
+            FOLDER.settle(pair.ours)
         if step % 25 == 24:
             pair.compare_all()

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from storage._directory import DataDirectory
+from storage.keys import ServerKeys
 
 
 def tool(*words: str) -> tuple[int, str]:
@@ -48,3 +49,36 @@ def test_not_a_data_directory(tmp_path: Path) -> None:
     code, words = tool("verify", str(tmp_path))
     assert (code, "not a Martlet data directory" in words) == (2, True)
     assert tool("--help")[0] == 0
+
+
+def test_an_encrypted_directory(tmp_path: Path) -> None:
+    data, key_file = tmp_path / "data", tmp_path / "key"
+    key_file.write_text("the key\n")
+    directory = DataDirectory(
+        data, keys=ServerKeys("the key", cipher="chacha"), codec_of=lambda settings: "zstd"
+    )
+    home = directory.create_stream({"name": "orders", "detail": "hidden"})
+    home.append_many([(seq, seq, b"s", b"", b"m%d" % seq * 20) for seq in range(1, 1001)])
+    directory.wait(directory.commit())
+    directory.wait_applied()
+    directory.wait_rewritten()
+    directory.close()
+    meta = (Path(home.path) / "meta").read_bytes()
+
+    code, words = tool("inspect", str(data))
+    assert (code, "orders: encrypted, and no key that fits" in words) == (0, True), words
+    code, words = tool("inspect", str(data), "--key-file", str(key_file))
+    assert (code, "hidden" in words, "1 framed" in words) == (0, True, True), words
+    code, words = tool("verify", str(data))
+    assert (code, "1,000 messages" in words, "not read with a key" in words) == (0, True, True)
+    code, words = tool("verify", str(data), "--key-file", str(key_file))
+    assert (code, "not read with a key" in words) == (0, False), words
+
+    block = next(path for path in Path(home.path).glob("*.blk") if path.read_bytes()[10] & 1)
+    content = bytearray(block.read_bytes())
+    content[200] ^= 1
+    block.write_bytes(content)
+    code, words = tool("verify", str(data), "--key-file", str(key_file))
+    assert (code, "lost: 1 to" in words) == (1, True), words
+    assert tool("repair", str(data), "--key-file", str(key_file), "--yes")[0] == 1
+    assert (Path(home.path) / "meta").read_bytes() == meta, "repair converts nothing"
