@@ -19,7 +19,6 @@ cdef class DataDirectory:
     cdef object codec_of
     cdef object pool                    # RewritePool; None: rewriting is done inside `reap`
     cdef object begin_rewrite           # runs a Rewrite, at once or in the pool
-    cdef uint64_t frames_used           # as of the last `maintain`
     cdef bint scrub_log                 # a stream was turned into an encrypted one: old segments go
     cdef readonly list damage           # sentences: what recovery found in the log and the layout
     cdef readonly uint64_t written_ticket   # batches up to this one are durable (or written, when lazy)

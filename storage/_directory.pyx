@@ -101,8 +101,7 @@ cdef class DataDirectory:
             self.keys = DirectoryKeys(keys, self.identity) if keys is not None else None
             if keys is not None:
                 raise_version(Path(self.path), self.identity, self.salt)
-            self.shop = Workshop(self.files, block_size_min, block_size_max, files_open_max,
-                                 frame_cache_bytes_max)
+            self.shop = Workshop(self.files, block_size_min, block_size_max, files_open_max, frame_cache_bytes_max)
             found = Replay(f"{self.path}/log", self.identity, self.salt)
             streams = self.find_streams()
             found.mend({meta.group: meta.salt for _, meta in streams})
@@ -285,7 +284,7 @@ cdef class DataDirectory:
 
     def settings_of(self, home: BlockHome) -> dict:
         self.settle()
-        meta = decode_meta(Path(home.path, "meta").read_bytes())
+        meta = decode_meta(read_if_there(Path(home.path, "meta")))
         settings = None if meta is None else meta.settings(home.key)
         if settings is None:
             raise OSError(f"{home.path}/meta does not hold")
@@ -294,14 +293,17 @@ cdef class DataDirectory:
     def delete_stream(self, home: BlockHome) -> None:
         """Gone at once for readers; the rename makes it last, the files follow."""
         self.settle()
+        del self.homes[home.group]      # first: nothing of it goes to the pool or comes back from there
         self.wait(self.submit())
         self.wait_applied()
+        while home in self.shop.touched:    # what came back from the threads may want more of them
+            self.wait(self.submit())
+            self.wait_applied()
         path = Path(home.path)
         hidden = path.with_name(f".{path.name}")
         path.rename(hidden)
         sync_directory(path.parent)
         home.close_files()
-        del self.homes[home.group]
         self.wrapped.pop(home.group, None)
         shutil.rmtree(hidden)
 
@@ -522,9 +524,7 @@ cdef class DataDirectory:
         self.shop.tick += 1
         self.shop.views.end_views()
         self.shop.frame_cache.end_views()
-        if self.shop.frame_cache.hits + self.shop.frame_cache.loads == self.frames_used:
-            self.shop.frame_cache.drop()    # nobody has read a compressed block since the last time
-        self.frames_used = self.shop.frame_cache.hits + self.shop.frame_cache.loads
+        self.shop.frame_cache.rest()
         ask_for_checkpoints(self.shop, self.homes)
         if self.shop.candidates and self.failure is None:
             home, number = self.shop.candidates.popleft()

@@ -36,6 +36,8 @@ cdef class FrameCache:
     cdef int keep(self, FrameMemory frame) except -1
     cdef Memory holder_of(self, const char* at)
     cdef int end_views(self) except -1
+    cdef uint64_t used_before       # hits and loads as of the last `rest`
+    cdef int rest(self) except -1
     cdef int drop(self) except -1
 
 

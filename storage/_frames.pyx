@@ -115,6 +115,13 @@ cdef class FrameCache:
             self.retired.clear()
         return 0
 
+    cdef int rest(self) except -1:
+        """Now and then: when nobody read a compressed block since the last time, all of it goes."""
+        if self.hits + self.loads == self.used_before:
+            self.drop()
+        self.used_before = self.hits + self.loads
+        return 0
+
     cdef int drop(self) except -1:
         """Under memory pressure, or when nobody reads: everything that is not owed to a file."""
         for key, frame in list(self.frames.items()):
