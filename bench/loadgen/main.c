@@ -10,6 +10,7 @@
 #include "attack.h"
 #include "calibrate.h"
 #include "crowd.h"
+#include "fetch.h"
 #include "latency.h"
 #include "paced.h"
 #include "stream.h"
@@ -29,6 +30,8 @@ static const char USAGE[] =
     "  acked          publishes to bench.js with --in-flight of them unanswered; a stream answers\n"
     "  paced          --publishers on subjects bench.paced.<i>, each publishes --rate a second; with\n"
     "                 --acks each waits for answers\n"
+    "  fetch          takes --count messages of the consumer P of stream B in batches of --batch,\n"
+    "                 acknowledged with --acks; --batch 0: they are pushed to an ordered consumer\n"
     "  connections    opens --count connections (CONNECT, PING, PONG), looks at the server's memory\n"
     "  subscriptions  --count unique subjects over --connections, looks at the server's memory\n"
     "  attack         misbehaves at a steady pace for --seconds; prints 'attacking' when it begins\n"
@@ -53,7 +56,8 @@ static const char USAGE[] =
     "  --connections N     that share the subscriptions [10]\n"
     "  --in-flight N       publishes without an ack yet [1]\n"
     "  --rate N            publishes a second of each paced publisher [100]\n"
-    "  --acks              paced publishers ask for answers\n"
+    "  --batch N           messages of one pull request [500]\n"
+    "  --acks              paced: publishers ask for answers; fetch: messages are acknowledged\n"
     "  --at-once N         connections being opened at the same time [64]\n"
     "  --settle F          seconds between the last answer and the look at memory [1]\n"
     "  --kind K            of attack: slow (reads 3 MB/s), deaf (never reads), garbage (1,000\n"
@@ -63,7 +67,7 @@ static const char USAGE[] =
 struct arguments {
     const char *host, *kind;
     int port, server_pid, size, publishers, subscribers, subjects, requesters, responders;
-    int in_flight, rate, acks, queue, connections, at_once, bytes_per_ms, stall_ms;
+    int batch, in_flight, rate, acks, queue, connections, at_once, bytes_per_ms, stall_ms;
     long long count;
     double seconds, warmup, settle;
 };
@@ -105,6 +109,7 @@ static struct arguments arguments_parse(int argc, char **argv)
 {
     static struct arguments a = {.host = "127.0.0.1", .kind = "slow", .size = 16, .publishers = 1,
         .subscribers = 1, .subjects = 1, .requesters = 1, .responders = 1, .connections = 10, .in_flight = 1, .rate = 100,
+        .batch = 500,
         .at_once = 64, .bytes_per_ms = 32768, .stall_ms = 5000, .seconds = 2, .warmup = 0.5, .settle = 1};
     const struct option_row rows[] = {
         {"host", TEXT, &a.host, 0, 0}, {"kind", TEXT, &a.kind, 0, 0},
@@ -116,6 +121,7 @@ static struct arguments arguments_parse(int argc, char **argv)
         {"connections", WHOLE, &a.connections, 1, PEERS_MAX},
         {"in-flight", WHOLE, &a.in_flight, 1, 1 << 20},
         {"rate", WHOLE, &a.rate, 1, 100000}, {"acks", FLAG, &a.acks, 0, 0},
+        {"batch", WHOLE, &a.batch, 0, 1 << 20},
         {"at-once", WHOLE, &a.at_once, 1, 1024},
         {"bytes-per-ms", WHOLE, &a.bytes_per_ms, 1, 1 << 20},
         {"stall-ms", WHOLE, &a.stall_ms, 1, 60000},
@@ -186,6 +192,14 @@ static void run_paced(const struct arguments *a)
     paced_run(&target, &options);
 }
 
+static void run_fetch(const struct arguments *a)
+{
+    struct target target = target_of(a);
+    struct fetch_options options = {.count = (uint64_t)a->count, .batch = a->batch,
+        .acks = a->acks, .stall_ms = a->stall_ms};
+    fetch_run(&target, &options);
+}
+
 static void run_crowd(const struct arguments *a,
                       void (*run)(const struct target *, const struct crowd_options *))
 {
@@ -230,6 +244,8 @@ int main(int argc, char **argv)
         run_acked(&arguments);
     else if (strcmp(load, "paced") == 0)
         run_paced(&arguments);
+    else if (strcmp(load, "fetch") == 0)
+        run_fetch(&arguments);
     else if (strcmp(load, "connections") == 0)
         run_crowd(&arguments, connections_run);
     else if (strcmp(load, "subscriptions") == 0)

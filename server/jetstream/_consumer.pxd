@@ -225,6 +225,8 @@ cdef class ConsumerHub:
     cdef dict ack_sinks                 # by account name
     cdef readonly set dormant           # push consumers to which nobody listens
     cdef public object armed_ns
+    cdef int64_t now_ns                 # as last asked
+    cdef int64_t wall_offset_ns         # from the growing clock to the time of day
     cdef readonly int64_t turn_wall_ns  # the time of day in this phase
     cdef readonly str domain
     cdef char* text                     # reply subject, headers and body of what is sent

@@ -492,14 +492,14 @@ cdef class ConsumerCore(Sink):
         cdef bint was_full
         if seq >= self.next_seq:
             return False
-        self.used_ns = self.hub.now()
+        self.used_ns = self.hub.now_ns
         was_full = self.ack_pending_max and self.table.pending >= self.ack_pending_max
         if self.ack_policy != ACK_EXPLICIT:
             if why == ENDED_TERMINATED:
                 self.tell_terminated(seq, consumer_seq, reason)
             self.acked_up_to(seq, consumer_seq)
         else:
-            self.acked_wall_ns = self.hub.broker.wall()
+            self.acked_wall_ns = self.hub.now_ns + self.hub.wall_offset_ns
             entry = self.table.find(seq)
             if entry != NULL:
                 self.end_entry(entry, why, reason)
@@ -527,7 +527,7 @@ cdef class ConsumerCore(Sink):
             return False
         if consumer_seq >= self.next_consumer_seq:
             return False
-        self.acked_wall_ns = self.hub.broker.wall()
+        self.acked_wall_ns = self.hub.now_ns + self.hub.wall_offset_ns
         entry = self.table.oldest()
         while entry != NULL and entry.seq <= seq:
             each = entry.seq
@@ -1145,7 +1145,7 @@ cdef class ConsumerCore(Sink):
             self.num_pending -= 1
         if entry != NULL:
             if entry.flags & PENDING:
-                self.acked_wall_ns = self.hub.broker.wall()
+                self.acked_wall_ns = self.hub.now_ns + self.hub.wall_offset_ns
             self.end_entry(entry, ENDED_REMOVED, REMOVED_REASON)
             self.wake()
         return 0
@@ -1162,7 +1162,7 @@ cdef class ConsumerCore(Sink):
         for number in range(1, self.table.top):
             entry = &self.table.entries[number]
             if entry.seq and (entry.seq < first_seq or not self.store.spans.slot(entry.seq)):
-                self.acked_wall_ns = self.hub.broker.wall()
+                self.acked_wall_ns = self.hub.now_ns + self.hub.wall_offset_ns
                 self.table.settle(entry)
                 if self.table.known == 0:
                     break
@@ -1598,6 +1598,7 @@ cdef class ConsumerHub:
         self.dormant = set()
         self.messages_a_turn_max = 2048
         self.messages_at_once_max = 256
+        self.wall_offset_ns = broker.wall() - self.now()
         self.phase = broker.turn.phase(CONSUMER_PHASE, self.run)
         self.keeping = broker.turn.phase(KEEPING_PHASE, self.keep_all)
         self.unkept = []
@@ -1608,7 +1609,8 @@ cdef class ConsumerHub:
         free(self.text)
 
     cdef int64_t now(self) noexcept:
-        return self.broker.clock()
+        self.now_ns = self.broker.clock()
+        return self.now_ns
 
     cdef char* reserve(self, size_t count) except NULL:
         """Room for so many bytes; what stands in it stays."""
@@ -1645,6 +1647,7 @@ cdef class ConsumerHub:
         cdef uint32_t budget = self.messages_a_turn_max
         cdef int64_t now_ns = self.now()
         self.turn_wall_ns = self.broker.wall()
+        self.wall_offset_ns = self.turn_wall_ns - now_ns
         self.run_told()
         for _ in range(len(self.ready)):
             if budget == 0:
