@@ -576,7 +576,7 @@ cdef class ConsumerCore(Sink):
             self.floor_consumer_seq = self.next_consumer_seq - 1
             self.floor_seq = self.delivered_seq
         elif self.ack_policy != ACK_EXPLICIT:
-            if seq > self.floor_seq:
+            if self.floor_seq < seq < oldest.seq:
                 self.floor_consumer_seq = consumer_seq
                 self.floor_seq = seq
         elif consumer_seq == self.floor_consumer_seq + 1:

@@ -1,0 +1,172 @@
+"""Consumers of a real process, as a client library uses them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import nats
+import pytest
+from nats.errors import TimeoutError as NothingCame
+from nats.js import JetStreamContext
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+
+from tests.e2e.server import MARTLET, ServerProcess
+
+Story = Callable[[JetStreamContext], Awaitable[None]]
+
+
+@asynccontextmanager
+async def context(port: int) -> AsyncIterator[JetStreamContext]:
+    client = await nats.connect(f"nats://127.0.0.1:{port}", allow_reconnect=False)
+    try:
+        yield client.jetstream(timeout=10)
+    finally:
+        await client.close()
+
+
+def tell(directory: Path, story: Story) -> None:
+    async def main(port: int) -> None:
+        async with context(port) as js:
+            await story(js)
+
+    with ServerProcess(directory, "-js", "-sd", str(directory), command=MARTLET) as server:
+        asyncio.run(main(server.port))
+
+
+async def filled(js: JetStreamContext, count: int, **settings: str) -> None:
+    await js.add_stream(name="S", subjects=["s.*"], **settings)
+    for number in range(count):
+        await js.publish(f"s.{number % 3}", str(number).encode())
+
+
+@pytest.mark.feature("5.037", "5.038", "5.042", "5.054", "1.053", "1.070", "1.073")
+def test_fetched_and_acknowledged(tmp_path: Path) -> None:
+    async def story(js: JetStreamContext) -> None:
+        await filled(js, 30)
+        sub = await js.pull_subscribe("s.>", "D")
+        first = await sub.fetch(10)
+        assert [int(message.data) for message in first] == list(range(10))
+        assert [message.metadata.num_pending for message in first] == list(range(29, 19, -1))
+        for message in first[:5]:
+            await message.ack_sync()
+        await first[5].nak()
+        await first[6].term()
+        again = await sub.fetch(1)
+        assert int(again[0].data) == 5
+        assert again[0].metadata.num_delivered == 2
+        info = await js.consumer_info("S", "D")
+        assert (info.num_ack_pending, info.num_pending, info.num_redelivered) == (4, 20, 1)
+        assert info.ack_floor is not None
+        assert info.ack_floor.stream_seq == 5
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.feature("2.058", "5.039")
+def test_a_work_queue_is_emptied_by_acks(tmp_path: Path) -> None:
+    async def story(js: JetStreamContext) -> None:
+        await filled(js, 12, retention="workqueue")
+        sub = await js.pull_subscribe("s.*", "W", config=ConsumerConfig(ack_wait=0.2))
+        taken = await sub.fetch(12)
+        for message in taken[3:]:
+            await message.ack_sync()
+        assert (await js.stream_info("S")).state.messages == 3
+        late = [int(message.data) for message in await sub.fetch(3, timeout=5)]
+        assert late == [0, 1, 2]
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.feature("2.056", "5.048")
+def test_an_interest_stream_keeps_what_somebody_still_wants(tmp_path: Path) -> None:
+    async def story(js: JetStreamContext) -> None:
+        await js.add_stream(name="S", subjects=["s.*"], retention="interest")
+        await js.publish("s.0", b"nobody wants it")
+        config = ConsumerConfig(filter_subject="s.1", ack_policy=AckPolicy.EXPLICIT)
+        one = await js.pull_subscribe("s.1", "one", config=config)
+        other = await js.pull_subscribe("s.1", "other", config=config)
+        await js.publish("s.1", b"both want it")
+        await js.publish("s.2", b"nobody wants it")
+        assert (await js.stream_info("S")).state.messages == 1
+        for sub, left in ((one, 1), (other, 0)):
+            await (await sub.fetch(1))[0].ack_sync()
+            assert (await js.stream_info("S")).state.messages == left
+        await js.publish("s.1", b"one is enough")
+        await (await one.fetch(1))[0].ack_sync()
+        await js.delete_consumer("S", "other")
+        assert (await js.stream_info("S")).state.messages == 0
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.feature("5.013", "5.049", "5.052", "6.008")
+def test_pushed_to_a_subject_a_group_and_in_order(tmp_path: Path) -> None:
+    async def story(js: JetStreamContext) -> None:
+        await filled(js, 30)
+        ordered = await js.subscribe("s.1", ordered_consumer=True)
+        assert [int((await ordered.next_msg()).data) for _ in range(10)] == list(range(1, 30, 3))
+        config = ConsumerConfig(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT)
+        last = await js.subscribe("s.*", config=config)
+        assert [int((await last.next_msg()).data) for _ in range(3)] == [27, 28, 29]
+        members = [await js.subscribe("s.*", queue="workers") for _ in range(3)]
+        got: list[int] = []
+        while len(got) < 30:
+            for member in members:
+                try:
+                    got.append(int((await member.next_msg(timeout=0.01)).data))
+                except NothingCame:
+                    continue
+        assert sorted(got) == list(range(30))
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.feature("6.004", "6.006", "6.007", "6.008", "6.009")
+def test_a_bucket_is_watched(tmp_path: Path) -> None:
+    async def story(js: JetStreamContext) -> None:
+        bucket = await js.create_key_value(bucket="B", history=5)
+        for number in range(5):
+            await bucket.put(f"k{number % 2}", str(number).encode())
+        assert sorted(await bucket.keys()) == ["k0", "k1"]
+        watcher = await bucket.watchall()
+        seen = [await watcher.updates(timeout=5) for _ in range(3)]
+        assert [(each.key, each.value) if each else None for each in seen] == [
+            ("k1", b"3"),
+            ("k0", b"4"),
+            None,
+        ]
+        await bucket.delete("k1")
+        update = await watcher.updates(timeout=5)
+        assert update is not None
+        assert (update.key, update.operation) == ("k1", "DEL")
+        history = [entry.value for entry in await bucket.history("k0")]
+        assert history == [b"0", b"2", b"4"]
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.feature("5.081", "5.003")
+def test_a_consumer_goes_on_where_it_was_after_a_restart(tmp_path: Path) -> None:
+    async def before(js: JetStreamContext) -> None:
+        await filled(js, 9)
+        sub = await js.pull_subscribe("s.*", "D", config=ConsumerConfig(ack_wait=60))
+        for message in (await sub.fetch(6))[:4]:
+            await message.ack_sync()
+        await js.pull_subscribe(
+            "s.*", "new", config=ConsumerConfig(deliver_policy=DeliverPolicy.NEW)
+        )
+
+    async def after(js: JetStreamContext) -> None:
+        info = await js.consumer_info("S", "D")
+        assert (info.num_ack_pending, info.num_pending) == (2, 3)
+        assert info.delivered is not None
+        assert (info.delivered.consumer_seq, info.delivered.stream_seq) == (6, 6)
+        assert (await js.consumer_info("S", "new")).num_pending == 0
+        sub = await js.pull_subscribe_bind("D", "S")
+        assert [int(message.data) for message in await sub.fetch(3)] == [6, 7, 8]
+
+    tell(tmp_path, before)
+    tell(tmp_path, after)
