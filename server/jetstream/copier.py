@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from config.limits import MILLISECOND_NS, SECOND_NS
 from server.core.transform import SubjectTransform
 from server.jetstream import consumers, errors, headers
+from server.jetstream._copy import PlainCopier
 from server.jetstream.apierror import ApiError, ErrorKind
 from server.jetstream.checks import REQUEST_INFO, ROLLUP, Message, quoted
 from server.jetstream.config import StreamSource
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from server.jetstream.publish import Publisher
     from server.jetstream.stream import Stream
 
-SLICE_MESSAGES: Final = 256
+SLICE_COST: Final = 2048
+"""A slice is so many plain messages; one that comes to Python costs as much as several."""
+MESSAGE_COST: Final = 8
 WAITING_MESSAGES_MAX: Final = 16_384
 WAITING_BYTES_MAX: Final = 32 << 20
 RETRY_NS: Final = 250 * MILLISECOND_NS
@@ -55,6 +58,7 @@ class Copier:
         self.source = source
         self.origin: Stream | None = None
         self.supply: Supply | None = None
+        self.plain: PlainCopier | None = None
         self.held_name = ""
         self.position = 0
         self.attempted_seq = 0
@@ -82,6 +86,8 @@ class Copier:
         self.error = None
         self.origin = origin
         self.start(self.supply.delivered_seq)
+        if isinstance(self.supply, StoreSupply) and not self.transforms:
+            self.plain = self.made_plain(origin)
         self.heard()
         self.look_again()
         self.wake()
@@ -129,7 +135,7 @@ class Copier:
     def detach(self, why: ApiError | None = None) -> None:
         if self.supply is not None:
             self.supply.close()
-        self.origin = self.supply = None
+        self.origin = self.supply = self.plain = None
         self.error = why
 
     def close(self) -> None:
@@ -185,9 +191,10 @@ class Copier:
 
     def copy(self, supply: Supply) -> None:
         ingest = self.ingest
-        copied = 0
-        while copied < SLICE_MESSAGES and self.has_room(ingest):
-            message = supply.next(self.position)
+        cost = 0
+        while cost < SLICE_COST and self.has_room(ingest):
+            cost += self.copy_plain(SLICE_COST - cost)
+            message = supply.next(self.position) if cost < SLICE_COST else None
             if message is None:
                 break
             self.attempted_seq = message.seq
@@ -197,15 +204,35 @@ class Copier:
                 self.block(error)
                 break
             self.position = message.seq
-            copied += 1
-        else:
-            # A full target wakes its copiers when it is durable.
-            if copied == SLICE_MESSAGES:
+            cost += MESSAGE_COST
+        if cost:
+            if cost >= SLICE_COST:
+                # A full target wakes its copiers when it is durable.
                 self.wake()
-        if copied:
             self.heard()
             self.copied()
             ingest.arm()
+
+    def copy_plain(self, messages_max: int) -> int:
+        """Copy what needs nothing of Python; how many."""
+        plain, origin = self.plain, self.origin
+        config, target = self.target.config, self.target
+        if (
+            plain is None
+            or origin is None
+            or config.allow_msg_counter
+            or config.retention == "interest"
+            or target.transform is not None
+            or target.republish is not None
+        ):
+            return 0
+        plain.copy(self.position, origin.durable_seq, messages_max)
+        self.position = plain.position
+        return plain.copied
+
+    def made_plain(self, origin: Stream) -> PlainCopier | None:
+        """What copies plain messages, where their subjects stay as they are."""
+        raise NotImplementedError
 
     def has_room(self, ingest: StreamIngest) -> bool:
         sink = ingest.sink

@@ -7,12 +7,19 @@ its information and goes on behind its own last message.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from server.jetstream import errors
+from server.jetstream._copy import PlainCopier
 from server.jetstream.apierror import ApiError
 from server.jetstream.consumer_config import ConsumerConfig
 from server.jetstream.copier import Copier, rollup_of, without_conditions
 from server.jetstream.origins import receiver_hash
+from storage._store import StreamStore
 from storage.ports import StoredMessage
+
+if TYPE_CHECKING:
+    from server.jetstream.stream import Stream
 
 CAUGHT_UP_MESSAGES = 10
 """With fewer waiting a mirror answers direct gets for its origin."""
@@ -43,6 +50,10 @@ class MirrorCopier(Copier):
         elif source.opt_start_time is not None:
             config.deliver_policy, config.opt_start_time = "by_start_time", source.opt_start_time
         return config
+
+    def made_plain(self, origin: Stream) -> PlainCopier | None:
+        assert isinstance(origin.store, StreamStore)
+        return PlainCopier(self.ingest.sink, origin.store, self.filters)
 
     def skip_to(self, seq: int) -> None:
         self.ingest.sink.skip_to(seq)

@@ -76,6 +76,12 @@ def source_header(index: str, seq: int, subject: str, origin_identity: str) -> b
     return text.encode("utf-8", "surrogateescape")
 
 
+def mark_around_seq(index: str) -> tuple[bytes, bytes]:
+    """What stands before and behind the sequence in a source's header, up to the subject."""
+    origin, rest = index.encode("utf-8", "surrogateescape").split(b" ", 1)
+    return origin + b" ", b" " + rest + b" "
+
+
 @dataclass(frozen=True, slots=True)
 class SourceMark:
     """What a sourced message tells of where it came from. `index` is empty in old ones."""

@@ -17,9 +17,11 @@ from msgspec import Meta, Struct
 
 from config.limits import SECOND_NS
 from server.jetstream import headers
+from server.jetstream._copy import last_with
 from server.jetstream.checks import STREAM_SOURCE
 from server.jetstream.config import StreamSource
 from server.jetstream.origins import SourceMark, index_name, is_of, read_header
+from storage._store import StreamStore
 from storage.fs import write_file
 from storage.keys import FileCipher
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from server.jetstream.stream import Stream
 
 SAVE_NS: Final = SECOND_NS
+STAMP_LAG_MAX: Final = 100_000
+"""So many messages a start has to read back at most, or little more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class Positions:
         self.known: dict[str, Position] = {}
         self.armed_ns: int | None = None
         self._durable: dict[str, Position] = {}
-        self._stamp = 0
+        self._stamp = self._saved_stamp = 0
         self._old_marks: list[SourceMark] = []
         self._moves: deque[tuple[int, str, Position]] = deque()
         self._recover()
@@ -116,16 +120,20 @@ class Positions:
 
     def _read_back(self, last: int) -> None:
         """The newest mark of each source behind the stamp."""
+        store = self.stream.store
+        assert isinstance(store, StreamStore)
         seen: set[str] = set()
-        message = self.stream.store.load_previous(last)
-        while message is not None and message.seq > self._stamp:
-            mark = read_header(headers.text(message.headers, STREAM_SOURCE))
+        seq = last_with(store, STREAM_SOURCE, last, self._stamp)
+        while seq:
+            message = store.load(seq)
+            text = headers.text(message.headers, STREAM_SOURCE) if message is not None else ""
+            mark = read_header(text)
             if mark is not None and mark.index and mark.index not in seen:
                 seen.add(mark.index)
                 self.known[mark.index] = Position(mark.seq, mark.identity)
             elif mark is not None and not mark.index:
                 self._old_marks.append(mark)
-            message = self.stream.store.load_previous(message.seq - 1)
+            seq = last_with(store, STREAM_SOURCE, seq - 1, self._stamp)
 
     # Progress
 
@@ -141,6 +149,9 @@ class Positions:
             _, index, position = moves.popleft()
             self._durable[index] = position
         self._stamp = last
+        if last - self._saved_stamp > STAMP_LAG_MAX and self.armed_ns is None:
+            engine = self.stream.engine
+            engine.timers.arm(self, engine.now_ns() + SAVE_NS)
 
     def tick(self, now_ns: int) -> None:
         self.save(lasting=False)
@@ -156,6 +167,7 @@ class Positions:
             self._stamp,
             {name: (found.seq, found.identity) for name, found in self._durable.items()},
         )
+        self._saved_stamp = self._stamp
         stream.engine.stores.save_positions(stream.account.name, stream.name, kept, lasting=lasting)
 
     def close(self) -> None:

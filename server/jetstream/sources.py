@@ -9,13 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from server.jetstream import errors, headers
+from server.jetstream._copy import PlainCopier
 from server.jetstream.checks import STREAM_SOURCE
 from server.jetstream.config import StreamSource
 from server.jetstream.consumer_config import ConsumerConfig
 from server.jetstream.copier import Copier, rollup_of, without_conditions
 from server.jetstream.gotime import time_ns, time_text
-from server.jetstream.origins import identity, index_name, source_hash, source_header
+from server.jetstream.origins import (
+    identity,
+    index_name,
+    mark_around_seq,
+    source_hash,
+    source_header,
+)
 from server.jetstream.positions import Position
+from storage._store import StreamStore
 from storage.ports import StoredMessage
 
 if TYPE_CHECKING:
@@ -69,6 +77,13 @@ class SourceCopier(Copier):
         if since is not None:
             config.deliver_policy, config.opt_start_time = "by_start_time", since
         return config
+
+    def made_plain(self, origin: Stream) -> PlainCopier | None:
+        assert isinstance(origin.store, StreamStore)
+        head, tail = mark_around_seq(self.index)
+        mark = STREAM_SOURCE + b": " + head
+        text = self.identity.encode()
+        return PlainCopier(self.ingest.sink, origin.store, self.filters, mark, tail, text)
 
     def start_time(self) -> str | None:
         """As the reference: never before the last message of a target that has some already."""

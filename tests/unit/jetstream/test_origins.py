@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from server.jetstream.config import ExternalStream, StreamSource, SubjectTransformConfig
 from server.jetstream.origins import (
@@ -362,3 +363,65 @@ def test_any_story_ends_with_true_copies(seed: int) -> None:
     for _ in range(60):
         story.step()
     story.check()
+
+
+def copies(world: EngineWorld, name: str) -> list[tuple[int, str, bytes, bytes]]:
+    return [(m.seq, m.subject, m.headers, m.payload) for m in world.messages(name)]
+
+
+def without_plain_copies(world: EngineWorld) -> None:
+    """From now on every message goes through Python."""
+    for stream in world.engine.streams():
+        for copier in stream.inflow.copiers() if stream.inflow is not None else ():
+            copier.made_plain = lambda origin: None  # type: ignore[method-assign]
+
+
+@pytest.mark.feature("7.007", "7.009")
+@pytest.mark.parametrize("seed", range(20))
+def test_plain_messages_are_copied_the_same_by_either_way(seed: int) -> None:
+    told = []
+    for is_plain in (True, False):
+        rng = random.Random(seed)
+        world = EngineWorld()
+        world.create("M", mirror={"name": "O", "filter_subject": "o.*"}, max_msgs=150)
+        world.create("T", sources=[{"name": "O"}], max_msgs_per_subject=40)
+        world.create("U", sources=[{"name": "T", "filter_subject": "o.1"}])
+        world.create("S", sources=[{"name": "O"}], max_msg_size=400, discard="new", max_msgs=90)
+        if not is_plain:
+            without_plain_copies(world)
+        world.create("O", subjects=["o.>"])
+        for number in range(200):
+            fields = rng.choice([[], [], ["Mine: 1"], [f"Nats-Msg-Id: {number}"], ["A: b"] * 30])
+            world.publish(f"o.{rng.randrange(9)}", b"x" * rng.randrange(300), *fields)
+            if rng.randrange(20) == 0:
+                world.ask("STREAM.MSG.DELETE.O", {"seq": rng.randrange(1, number + 2)})
+        world.pass_time(1)
+        world.publish("o.1.2")
+        world.publish("o.1")
+        world.pass_time(1)
+        told.append([copies(world, name) for name in "MTUS"])
+        states = [world.info(name)["state"] for name in "MTUS"]
+        told[-1].append([(s["bytes"], s["messages"], s["last_seq"]) for s in states])
+        inflow = world.stream("T").inflow
+        assert inflow is not None
+        assert all((c.plain is not None) == is_plain for c in inflow.copiers())
+    assert told[0] == told[1]
+
+
+def test_where_limits_of_the_account_end_copying_it_goes_on_when_there_is_room() -> None:
+    world = EngineWorld()
+    world.create("O", subjects=["o.>"])
+    for _ in range(200):
+        world.publish("o.a", b"x" * 100)
+    world.run()
+    usage = world.ingests.usages.of(world.stream("O"))
+    owner = world.engine.accounts["$G"]
+    owner.limits = replace(owner.limits, max_memory_bytes=usage.used + 5_000)
+    world.create("M", mirror={"name": "O"})
+    world.run()
+    copied = len(world.messages("M"))
+    assert 10 < copied < 60
+    assert world.info("M")["mirror"]["error"]["err_code"] == 10002
+    usage.max = -1
+    world.pass_time(1)
+    assert len(world.messages("M")) == 200
