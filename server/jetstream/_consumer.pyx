@@ -576,6 +576,7 @@ cdef class ConsumerCore(Sink):
             self.floor_consumer_seq = self.next_consumer_seq - 1
             self.floor_seq = self.delivered_seq
         elif self.ack_policy != ACK_EXPLICIT:
+            # What is older and still awaited must stay above the floor, or no ack reaches it.
             if self.floor_seq < seq < oldest.seq:
                 self.floor_consumer_seq = consumer_seq
                 self.floor_seq = seq

@@ -34,6 +34,8 @@ class Servers:
         self.tls = f"tls://localhost:{tls.port}"
         self.restartable = self.start("restarted", port=free_port())
         self.restarted = self.restartable.url
+        self.keeping = self.start("streams", *self._kept("streams"), port=free_port())
+        self.streams = self.keeping.url
 
     def start(
         self, name: str, *flags: str, config: str | None = None, port: int = -1
@@ -47,6 +49,15 @@ class Servers:
         self.running.append(server)
         return server
 
+    def _kept(self, name: str) -> tuple[str, ...]:
+        return "-js", "-sd", str(self.directory / name / "store")
+
+    def restart_streams(self) -> None:
+        """What was stored is there again, what was only in memory is not."""
+        self.keeping.__exit__(None, None, None)
+        self.running.remove(self.keeping)
+        self.keeping = self.start("streams", *self._kept("streams"), port=self.keeping.port)
+
     def restart(self) -> None:
         self.restartable.__exit__(None, None, None)
         self.running.remove(self.restartable)
@@ -58,6 +69,7 @@ class Servers:
             "locked": self.locked,
             "tls": self.tls,
             "restarted": self.restarted,
+            "streams": self.streams,
             "ca": str(self.ca),
         }
 

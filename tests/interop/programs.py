@@ -23,23 +23,39 @@ class Program:
     tools: tuple[str, ...]
     build: tuple[str, ...]
     run: tuple[str, ...]
+    # The same of its second program, on streams; nothing: it has none.
+    streams: tuple[str, ...] = ()
 
 
 PROGRAMS = [
-    Program("python", (), (), (sys.executable, "checks.py")),
-    Program("go", ("go",), ("go", "build", "-mod=mod", "-o", "checks", "."), ("./checks",)),
+    Program("python", (), (), (sys.executable, "checks.py"), (sys.executable, "streams.py")),
+    Program(
+        "go",
+        ("go",),
+        ("go", "build", "-mod=mod", "-o", "checks", "."),
+        ("./checks",),
+        ("./checks", "streams"),
+    ),
     Program(
         "js",
         ("node", "npm"),
         ("npm", "install", "--no-audit", "--no-fund", "--no-package-lock"),
         ("node", "checks.js"),
+        ("node", "streams.js"),
     ),
-    Program("rust", ("cargo",), ("cargo", "build"), ("target/debug/martlet-interop",)),
+    Program(
+        "rust",
+        ("cargo",),
+        ("cargo", "build"),
+        ("target/debug/martlet-interop",),
+        ("target/debug/martlet-interop", "streams"),
+    ),
     Program(
         "java",
         ("java", "mvn"),
         ("mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=lib"),
         ("java", "-cp", "lib/*", "Checks.java"),
+        ("java", "-cp", "lib/*", "Streams.java"),
     ),
     Program(
         "cli",

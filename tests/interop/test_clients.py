@@ -16,14 +16,19 @@ CHECKS = {
     "no_responders", "unsubscribe_max", "drain", "large_message", "max_payload", "flush_rtt",
     "auth_refused", "permissions", "tls", "reconnect",
 }  # fmt: skip
+STREAM_CHECKS = {
+    "fetch", "consume", "push", "redelivery", "ordered", "ordered_restart", "kv", "kv_watch",
+    "objects",
+}  # fmt: skip
+MORE_STREAM_CHECKS = {"python": {"push_group"}, "go": {"priority"}}
 SECONDS = 60
 
 
-def run(program: Program, servers: Servers) -> tuple[list[str], str]:
-    """The lines of a program; it asks for the restart with a line of its own."""
+def run(program: Program, command: tuple[str, ...], servers: Servers) -> tuple[list[str], str]:
+    """The lines of a program; it asks for a restart with a line of its own."""
     folder = built(program)
     process = subprocess.Popen(
-        program.run,
+        command,
         cwd=folder,
         env=environment(**servers.urls()),
         stdout=subprocess.PIPE,
@@ -36,6 +41,8 @@ def run(program: Program, servers: Servers) -> tuple[list[str], str]:
     for line in process.stdout:
         if line == "restart\n":
             servers.restart()
+        elif line == "restart streams\n":
+            servers.restart_streams()
         else:
             lines.append(line.rstrip())
     errors = process.stderr.read()
@@ -45,18 +52,36 @@ def run(program: Program, servers: Servers) -> tuple[list[str], str]:
     return lines, errors
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["python", *(pytest.param(n, marks=pytest.mark.interop) for n in LIBRARIES if n != "python")],
-)
-@pytest.mark.feature("1-058", "1-060", "1-066", "1-068", "4-003", "4-011", "4-025")
-def test_client_library(name: str, servers: Servers) -> None:
+NAMES = [
+    "python",
+    *(pytest.param(n, marks=pytest.mark.interop) for n in LIBRARIES if n != "python"),
+]
+
+
+def check(name: str, command: tuple[str, ...], wanted: set[str], servers: Servers) -> None:
     if name != "python" and not os.environ.get("MARTLET_INTEROP"):
         pytest.skip("`make interop` runs this")
     try:
-        lines, errors = run(LIBRARIES[name], servers)
+        lines, errors = run(LIBRARIES[name], command, servers)
     except MissingToolError as missing:
         pytest.skip(str(missing))
     failed = [line for line in lines if not line.startswith("ok ")]
     assert not failed, "\n".join([*failed, errors])
-    assert {line.removeprefix("ok ") for line in lines} == CHECKS, errors
+    assert {line.removeprefix("ok ") for line in lines} == wanted, errors
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.feature("1-058", "1-060", "1-066", "1-068", "4-003", "4-011", "4-025")
+def test_client_library(name: str, servers: Servers) -> None:
+    check(name, LIBRARIES[name].run, CHECKS, servers)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.feature("5.012", "5.049", "5.051", "5.052", "5.053", "5.055", "5.056", "5.081")
+@pytest.mark.feature(
+    "6.001", "6.002", "6.004", "6.006", "6.007", "6.008", "6.009", "6.011", "6.014"
+)
+@pytest.mark.feature("6.016", "6.017", "6.018")
+def test_streams(name: str, servers: Servers) -> None:
+    wanted = STREAM_CHECKS | MORE_STREAM_CHECKS.get(name, set())
+    check(name, LIBRARIES[name].streams, wanted, servers)

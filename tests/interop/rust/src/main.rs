@@ -1,4 +1,6 @@
 //! Ordinary features through async-nats. Prints "ok NAME" or "FAIL NAME: why" for each check.
+mod streams;
+
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -235,7 +237,7 @@ async fn reconnect() -> Checked {
 }
 
 async fn run(name: &str, check: impl Future<Output = Checked> + Send + 'static) {
-    match tokio::spawn(timeout(3 * WAIT, check)).await {
+    match tokio::spawn(timeout(6 * WAIT, check)).await {
         Ok(Ok(Ok(()))) => println!("ok {name}"),
         Ok(Ok(Err(error))) => println!("FAIL {name}: {error}"),
         Ok(Err(_)) => println!("FAIL {name}: too slow"),
@@ -245,6 +247,9 @@ async fn run(name: &str, check: impl Future<Output = Checked> + Send + 'static) 
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
+    if std::env::args().nth(1).as_deref() == Some("streams") {
+        return streams::main().await;
+    }
     run("connect_info", connect_info()).await;
     run("publish_subscribe", publish_subscribe()).await;
     run("wildcards", wildcards()).await;
