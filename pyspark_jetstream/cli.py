@@ -142,7 +142,10 @@ def run_job(arguments: argparse.Namespace) -> int:
     if arguments.engine == "plain":
         repeat(work, every)
     else:
-        spark = spark_session(arguments, job.SPARK_SETTINGS)
+        try:
+            spark = spark_session(arguments, job.SPARK_SETTINGS)
+        except JetStreamError as error:
+            raise JetStreamError(f"{error}; --engine plain needs neither Spark nor Java") from error
         job.run_spark(asked, arguments.out, say, spark, every, sample)
     return 1 if tally.damaged else 0
 
