@@ -8,7 +8,7 @@ Rows of one measurement share its runs. A new row is a `Row` below; a new load i
 from dataclasses import dataclass
 from enum import Enum
 
-from bench import jetstream, loads
+from bench import consumers, jetstream, loads
 
 
 class Better(Enum):
@@ -116,6 +116,23 @@ def _fleet(name: str, storage: str, acked: bool, about: str) -> Row:
     return _streams(name, measurement, "cpu_percent", "%", 40, about)
 
 
+_MANY_CONSUMERS = Measurement("js_many_consumers", consumers.many, rounds=1)
+
+
+def _consumer(name: str, run: loads.Run, goal: float, about: str) -> Row:
+    return Row(
+        name, "consumers", Measurement(name, run), "messages_per_s", "msg/s", Better.HIGHER,
+        times(goal), about,
+    )  # fmt: skip
+
+
+def _many(key: str, unit: str, goal: float, about: str) -> Row:
+    return Row(
+        f"js_many_consumers_{key}", "consumers", _MANY_CONSUMERS, key, unit, Better.LOWER,
+        absolute(goal), about,
+    )  # fmt: skip
+
+
 ROWS: tuple[Row, ...] = (
     _stream("publish_16", 1, 0, 1, 16, 4.0, "publish only, up to the PONG behind the last message"),
     _stream("one_to_one_16", 1, 1, 1, 16, 4.0, "1 publisher, 1 subscriber"),
@@ -157,6 +174,14 @@ ROWS: tuple[Row, ...] = (
     _jetstream("js_awaited_durable", "file", 1, "", "always", 1.0,
                "file, one by one, both durable"),
     _jetstream("js_awaited_lazy", "file", 1, "2m", "", 1.0, "file, one by one, both lazy"),
+    _consumer("js_fetch_acks", consumers.fetched(acks=True), 2.0,
+              "pull, batches of 500, 128 B, each message acknowledged; memory"),
+    _consumer("js_fetch", consumers.fetched(acks=False), 2.0, "the same without acks"),
+    _consumer("js_ordered", consumers.ordered, 2.0, "ordered consumer: push, flow control"),
+    _consumer("js_watch", consumers.watched, 1.5, "a bucket's watch: the last of each key"),
+    _many("create_p50_ms", "ms", 1.0, "making a durable consumer beside 10,000 others"),
+    _many("create_s", "s", 10.0, "making 10,000 durable consumers, 200 under way"),
+    _many("cpu_percent", "%", 30.0, "10,000 filtered durables, 1 message a second each, acked"),
     _streams("js_create_file", _STREAMS_FILE, "create_s", "s", 60,
              "100,000 streams in files, 256 requests in flight"),
     _streams("js_list_page_file", _STREAMS_FILE, "page_max_ms", "ms", 50,

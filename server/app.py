@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from server.net.tlscarrier import TlsSettings
 
 TICK_S = 0.1
+EARLY_S = 0.001  # a loop may be that much too early
 TICKS_PER_SECOND = 10
 
 
@@ -80,6 +81,7 @@ class App:
         self._ended: asyncio.Future[None] = loop.create_future()
         self._stopping = False
         self._ticks = 0
+        self._consumers_wake: asyncio.TimerHandle | None = None
         self._name_server()
         try:
             self._build()
@@ -284,7 +286,10 @@ class App:
         """Something of a consumer is due then: earlier than the next tick may be."""
         assert self.jetstream is not None
         delay_ns = max(at_ns - self.broker.now_ns(), 0)
-        self._loop.call_later(delay_ns / 1e9, self.jetstream.engine.hub.run_timers)
+        if self._consumers_wake is not None:
+            self._consumers_wake.cancel()
+        run_timers = self.jetstream.engine.hub.run_timers
+        self._consumers_wake = self._loop.call_later(delay_ns / 1e9 + EARLY_S, run_timers)
 
     def _tick(self) -> None:
         if self._stopping:

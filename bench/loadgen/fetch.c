@@ -16,7 +16,7 @@ enum { OUTPUT_BYTES = 4 << 20, BUFFER_BYTES = 4 << 20, LINE_BYTES = 256 };
 static const char PUSH[] =
     "{\"stream_name\":\"B\",\"config\":{\"deliver_subject\":\"bench.push\",\"ack_policy\":\"none\","
     "\"max_deliver\":1,\"flow_control\":true,\"idle_heartbeat\":5000000000,\"mem_storage\":true,"
-    "\"num_replicas\":1,\"deliver_policy\":\"%s\"}}";
+    "\"num_replicas\":1,\"filter_subject\":\"b.>\",\"deliver_policy\":\"%s\"}}";
 
 struct fetch {
     const struct target *target;
@@ -151,7 +151,7 @@ void fetch_run(const struct target *target, const struct fetch_options *options)
     send_all(fetch->fd, "SUB bench.pull 1\r\nSUB bench.push 2\r\nSUB bench.made 3\r\n", 54);
     nats_flush(fetch->fd);
     struct usage start = usage_start(target);
-    begin(fetch, "all");
+    begin(fetch, options->last_per_subject ? "last_per_subject" : "all");
     while (fetch->received < options->count) {
         output_send(fetch);
         bool waiting = fetch->output_begin < fetch->output_end;

@@ -9,6 +9,7 @@ struct fetch_options {
     uint64_t count;         /* messages that are in the stream */
     int batch;              /* of each request; 0: they are pushed to bench.push */
     bool acks;
+    bool last_per_subject;  /* pushed: the last message of each subject */
     int stall_ms;
 };
 

@@ -57,6 +57,7 @@ static const char USAGE[] =
     "  --in-flight N       publishes without an ack yet [1]\n"
     "  --rate N            publishes a second of each paced publisher [100]\n"
     "  --batch N           messages of one pull request [500]\n"
+    "  --last-per-subject  pushed: the last message of each subject only\n"
     "  --acks              paced: publishers ask for answers; fetch: messages are acknowledged\n"
     "  --at-once N         connections being opened at the same time [64]\n"
     "  --settle F          seconds between the last answer and the look at memory [1]\n"
@@ -67,7 +68,7 @@ static const char USAGE[] =
 struct arguments {
     const char *host, *kind;
     int port, server_pid, size, publishers, subscribers, subjects, requesters, responders;
-    int batch, in_flight, rate, acks, queue, connections, at_once, bytes_per_ms, stall_ms;
+    int batch, last_per_subject, in_flight, rate, acks, queue, connections, at_once, bytes_per_ms, stall_ms;
     long long count;
     double seconds, warmup, settle;
 };
@@ -121,7 +122,7 @@ static struct arguments arguments_parse(int argc, char **argv)
         {"connections", WHOLE, &a.connections, 1, PEERS_MAX},
         {"in-flight", WHOLE, &a.in_flight, 1, 1 << 20},
         {"rate", WHOLE, &a.rate, 1, 100000}, {"acks", FLAG, &a.acks, 0, 0},
-        {"batch", WHOLE, &a.batch, 0, 1 << 20},
+        {"last-per-subject", FLAG, &a.last_per_subject, 0, 0}, {"batch", WHOLE, &a.batch, 0, 1 << 20},
         {"at-once", WHOLE, &a.at_once, 1, 1024},
         {"bytes-per-ms", WHOLE, &a.bytes_per_ms, 1, 1 << 20},
         {"stall-ms", WHOLE, &a.stall_ms, 1, 60000},
@@ -196,7 +197,7 @@ static void run_fetch(const struct arguments *a)
 {
     struct target target = target_of(a);
     struct fetch_options options = {.count = (uint64_t)a->count, .batch = a->batch,
-        .acks = a->acks, .stall_ms = a->stall_ms};
+        .acks = a->acks, .last_per_subject = a->last_per_subject, .stall_ms = a->stall_ms};
     fetch_run(&target, &options);
 }
 

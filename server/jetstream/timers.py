@@ -51,7 +51,8 @@ class WakingTimers(Timers):
         self._ask()
 
     def run(self, now_ns: int) -> None:
-        self._asked_ns = None
+        if self._asked_ns is not None and self._asked_ns <= now_ns:
+            self._asked_ns = None
         super().run(now_ns)
         self._ask()
 
