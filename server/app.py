@@ -160,6 +160,7 @@ class App:
             self.options,
             self.broker,
             server_name=self.server_name,
+            server_id=self.server_id,
             clock=self.clock,
             random=self.random,
             logger=self.logger,

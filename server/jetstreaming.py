@@ -53,6 +53,7 @@ class JetStream:
         broker: Broker,
         *,
         server_name: str,
+        server_id: str,
         clock: Clock,
         random: Random,
         logger: Logger,
@@ -88,6 +89,8 @@ class JetStream:
             warn=logger.warn,
             when_settled=self.commit.when_settled,
         )
+        advisories = self.engine.advisories
+        self.commit.on_failure = lambda: advisories.out_of_storage(server_id)
         self._synced_ns = started_ns
         self.api = Api(self.engine)
         self.engine.recover()

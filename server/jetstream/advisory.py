@@ -209,3 +209,10 @@ class Advisories:
         system = self._engine.broker.system_account
         body = {"server": self._engine.server_name, "dropped": dropped}
         self.send(system, f"{PREFIX}.API.LIMIT_REACHED", "api_limit_reached", body)
+
+    def out_of_storage(self, server_id: str) -> None:
+        """The disk takes nothing more: JetStream of this server has stopped."""
+        system = self._engine.broker.system_account
+        body = {"server": self._engine.server_name, "server_id": server_id, "cluster": ""}
+        subject = f"{PREFIX}.SERVER.OUT_OF_STORAGE"
+        self.send(system, subject, "server_out_of_space", body)

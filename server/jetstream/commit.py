@@ -83,6 +83,7 @@ class LocalCommit:
         self._settling: deque[tuple[int, Settled]] = deque()
         self._failed = False
         self._why: str | None = None
+        self.on_failure: Callable[[], None] = lambda: None
 
     def adopt(self, sink: Written) -> None:
         """A stream is opened."""
@@ -204,6 +205,7 @@ class LocalCommit:
             if not sink.in_memory:
                 sink.down = why
         self._log("error", f"JetStream stores nothing any more: {why}")
+        self.on_failure()
 
     @property
     def failure(self) -> str | None:
