@@ -262,7 +262,7 @@ def test_a_fast_batch_whose_first_message_fails_gets_an_ordinary_refusal() -> No
     )
     world.run()
     said += world.client.take()
-    body = json.loads(said.split(b"MSG f.id.10.fail.1.0.$FI 4 ")[1].split(b"\r\n")[1])
+    body = json.loads(said.split(b"MSG f.id.10.fail.1.0.$FI 4 ")[-1].split(b"\r\n")[1])
     assert code(body) == 10071
     assert body["stream"] == "S"
 
