@@ -31,7 +31,8 @@ cdef struct OpenFiles:
 
 cdef struct BlockFile:
     int fd
-    bint made
+    bint made               # under a lock: both disk threads may be the first to write
+    bint named              # its name lasts; only the log's thread touches this
     uint32_t capacity
     char* path
     char* directory
@@ -83,6 +84,7 @@ cdef struct Extent:
     uint32_t size
     const char* data
     uint64_t ticket
+    bint direct             # the log's thread writes it
 
 
 cdef enum:
@@ -128,11 +130,13 @@ cdef int run_remove(Job* job, const FileCalls* calls) noexcept nogil
 cdef int run_checkpoint(Job* job, const FileCalls* calls) noexcept nogil
 cdef int run_erase(Job* job, const FileCalls* calls) noexcept nogil
 cdef int need_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil
+cdef int make_block_file(BlockFile* file, int fd, const FileCalls* calls) noexcept nogil
 cdef int write_through(BlockFile* file, const FileCalls* calls, const char* data, size_t size, uint64_t at) noexcept nogil
 cdef void close_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil
 
 cdef int begin_scan(const Block* block, Block* fresh) except -1
 cdef void fill_hole(Block* fresh, uint32_t hole, uint32_t count, uint32_t delta) noexcept
+cdef bint takes_slot(const Block* block, uint64_t seq) noexcept nogil
 cdef int add_slot(Block* block, uint64_t seq, uint32_t offset) except -1
 cdef int64_t find_slot(const Block* block, uint64_t seq) noexcept nogil
 cdef int64_t slot_at_or_after(const Block* block, uint64_t seq) noexcept nogil

@@ -7,7 +7,7 @@ a seal finds every byte of the block written.
 """
 import os
 
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memmove, memset, strdup, strlen
 from cpython.ref cimport Py_XDECREF
@@ -25,6 +25,12 @@ cdef extern from "sys/mman.h" nogil:
     int PROT_READ, MAP_SHARED
     void* MAP_FAILED
 
+cdef extern from "pthread.h" nogil:
+    ctypedef struct pthread_mutex_t:
+        pass
+    int pthread_mutex_init(pthread_mutex_t* lock, void* attributes)
+    int pthread_mutex_lock(pthread_mutex_t* lock)
+    int pthread_mutex_unlock(pthread_mutex_t* lock)
 cdef extern from "unistd.h" nogil:
     long lseek(int fd, long offset, int whence)
     int SEEK_END
@@ -32,8 +38,9 @@ cdef extern from "unistd.h" nogil:
 # -- the index -------------------------------------------------------------------------------------
 
 cdef int make_sparse(Block* block) except -1:
-    """Turn a dense index into pairs of (distance, offset), leaving out the holes."""
+    """Turn a dense index into pairs of (distance, offset), leaving out the holes; dead bits move along."""
     cdef uint32_t slot, kept = 0
+    cdef bint dead
     cdef uint32_t* deltas = <uint32_t*>malloc((block.slot_room or 16) * 4)
     if deltas == NULL:
         raise MemoryError
@@ -41,6 +48,11 @@ cdef int make_sparse(Block* block) except -1:
         if block.offsets[slot]:
             block.offsets[kept] = block.offsets[slot]
             deltas[kept] = slot
+            if slot >> 3 < block.dead_room:
+                dead = block.dead_bits[slot >> 3] & (1 << (slot & 7)) != 0
+                block.dead_bits[slot >> 3] &= <uint8_t>~(1 << (slot & 7))
+                if dead:
+                    block.dead_bits[kept >> 3] |= <uint8_t>(1 << (kept & 7))
             kept += 1
     block.deltas = deltas
     block.slots = kept
@@ -68,6 +80,11 @@ cdef int grow_index(Block* block, uint32_t slots) except -1:
     return 0
 
 
+cdef bint takes_slot(const Block* block, uint64_t seq) noexcept nogil:
+    """Whether the index can hold `seq`."""
+    return seq - block.first_seq <= <uint64_t>0xFFFFFFFF
+
+
 cdef int add_slot(Block* block, uint64_t seq, uint32_t offset) except -1:
     """Index the record at `offset`. -2: it does not fit this block's index, seal the block first."""
     cdef uint64_t distance = seq - block.first_seq
@@ -76,8 +93,6 @@ cdef int add_slot(Block* block, uint64_t seq, uint32_t offset) except -1:
     if distance > 0xFFFFFFFF:
         return -2
     if block.deltas == NULL and distance > <uint64_t>block.slots * 2 + 1024:
-        if block.dead_bits != NULL:
-            return -2
         make_sparse(block)
     if block.deltas != NULL:
         grow_index(block, block.slots + 1)
@@ -338,10 +353,13 @@ cdef void close_block_file(BlockFile* file, const FileCalls* calls) noexcept nog
         file.fd = -1
 
 
+cdef pthread_mutex_t making
+pthread_mutex_init(&making, NULL)
+
+
 cdef int need_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil:
     """Open the file, making it with all its room on the disk at the first time."""
     cdef OpenFiles* files = file.list
-    cdef int result = 0
     if file.fd < 0:
         if files.count >= files.count_max:
             close_block_file(files.oldest, calls)
@@ -355,11 +373,19 @@ cdef int need_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil
             files.oldest = file
         files.newest = file
         files.count += 1
+    return make_block_file(file, file.fd, calls)
+
+
+cdef int make_block_file(BlockFile* file, int fd, const FileCalls* calls) noexcept nogil:
+    """All its room and its header, once: a header that is on the disk is never written again."""
+    cdef int result = 0
+    pthread_mutex_lock(&making)
     if not file.made:
-        result = calls.allocate(calls.context, file.fd, file.capacity)
+        result = calls.allocate(calls.context, fd, file.capacity)
         if result == 0:
-            result = calls.write(calls.context, file.fd, file.head, BLOCK_HEAD, 0)
+            result = calls.write(calls.context, fd, file.head, BLOCK_HEAD, 0)
         file.made = result == 0
+    pthread_mutex_unlock(&making)
     return result
 
 
@@ -379,6 +405,8 @@ cdef int run_apply(Job* job, const FileCalls* calls) noexcept nogil:
     cdef Extent* extent
     for index in range(work.count):
         extent = &work.extents[index]
+        if extent.direct:
+            continue
         result = write_through(extent.file, calls, extent.data, extent.size, extent.at)
         if result < 0:
             return result

@@ -17,13 +17,14 @@ from storage._block cimport (
     BLOCK_CUT, BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SPARSE,
     BLOCK_SWAPPING, BLOCK_UNREADABLE, JOB_CHECKPOINT, JOB_COMPACT, JOB_ERASE, JOB_FRAME, JOB_REMOVE, JOB_SEAL,
     JOB_SPLICE, add_slot, close_block_file, find_slot, free_block,
-    free_block_file, new_block_file, run_erase, run_remove, slot_at_or_after, write_through)
+    free_block_file, new_block_file, run_erase, run_remove, slot_at_or_after, takes_slot, write_through)
 from storage._blocktable cimport dead_bytes, is_dead, new_job
 from storage._cipher cimport CIPHER_ROOM, encrypt_record
 from storage._codec cimport (
     KIND_MESSAGE, RECORD_HEAD, RECORD_SIZE_MAX, encode_record, encoded_size, erase_record, file_counted_size, load32, load64,
-    store64, view_record)
-from storage._commitlog cimport FRAME_CUT, FRAME_DROP, FRAME_ERASE, FRAME_FORGET, FRAME_RECORDS
+    store32, store64, view_record)
+from storage._commitlog cimport (
+    DIRECT_ENTRY, FRAME_BLOCK, FRAME_CUT, FRAME_DIRECT, FRAME_DROP, FRAME_ERASE, FRAME_FORGET, FRAME_RECORDS)
 from storage._frames cimport FrameMemory
 from storage._seal cimport run_compact, run_end, run_seal
 
@@ -38,6 +39,7 @@ cdef class BlockHome(FramingTable):
     def __cinit__(self, Workshop shop, str path, uint64_t group, uint64_t salt):
         self.next_number = 1
         self.gone = set()
+        self.damage_if_lost = []
         self.log_group = LogGroup(group)
 
     def __dealloc__(self):
@@ -46,24 +48,28 @@ cdef class BlockHome(FramingTable):
     # -- writing -----------------------------------------------------------------------------------
 
     cdef Block* open_block(self, uint64_t first_seq, uint64_t size) except NULL:
-        """A new active block with room for a record of `size`. Its file comes with the first write."""
-        cdef Block* block = <Block*>calloc(1, sizeof(Block))
+        """A new active block with room for a record of `size`."""
         cdef uint64_t capacity = self.shop.block_size_min
-        if block == NULL:
-            raise MemoryError
         if self.block_count:
             capacity = <uint64_t>self.blocks[self.block_count - 1].capacity * 4
             capacity = min(max(capacity, self.shop.block_size_min), self.shop.block_size_max)
         if capacity < size + BLOCK_HEAD:
             capacity = (size + BLOCK_HEAD + BLOCK_SIZE_STEP - 1) // BLOCK_SIZE_STEP * BLOCK_SIZE_STEP
+        return self.begin_block(self.next_number, first_seq, <uint32_t>capacity)
+
+    cdef Block* begin_block(self, uint64_t number, uint64_t first_seq, uint32_t capacity) except NULL:
+        """Its file comes with the first write."""
+        cdef Block* block = <Block*>calloc(1, sizeof(Block))
+        if block == NULL:
+            raise MemoryError
         if self.block_count == self.block_room:
             self.block_room = self.block_room * 2 or 8
             self.blocks = <Block**>realloc(self.blocks, self.block_room * sizeof(Block*))
             if self.blocks == NULL:
                 raise MemoryError
-        block.number = self.next_number
+        block.number = number
         block.first_seq = first_seq
-        block.capacity = <uint32_t>capacity
+        block.capacity = capacity
         block.data_end = block.written = BLOCK_HEAD
         block.prior_checksum = self.last_checksum
         block.index_owned = True
@@ -72,9 +78,26 @@ cdef class BlockHome(FramingTable):
                                     self.group, self.salt, self.last_checksum)
         self.blocks[self.block_count] = block
         self.block_count += 1
-        self.next_number += 1
+        self.next_number = number + 1
         self.active = block
         return block
+
+    cdef Block* make_room(self, uint64_t seq, uint64_t size) except NULL:
+        """The active block with room for one more record. The log tells where a block begins, so that a
+        replay puts every record where it was."""
+        cdef Block* block = self.active
+        cdef char* at
+        if block != NULL and block.offsets == NULL and block.data_end > BLOCK_HEAD and self.need_index(block) == 0:
+            self.seal_active()
+        elif block != NULL and (<uint64_t>block.data_end + size > block.capacity or not takes_slot(block, seq)):
+            self.seal_active()
+        if self.active == NULL:
+            self.open_block(seq, size)
+            at = self.shop.log.extend(self.log_group, FRAME_BLOCK, 24)
+            store64(at, self.active.number)
+            store64(at + 8, seq)
+            store64(at + 16, self.active.capacity)
+        return self.active
 
     cdef int seal_active(self) except -1:
         """No more appends to this block; its footer is written behind the open batch."""
@@ -83,6 +106,7 @@ cdef class BlockHome(FramingTable):
         if block == NULL:
             return 0
         self.active = NULL
+        self.replay_map = None      # the file gets shorter
         block.flags |= BLOCK_SEALED
         if self.need_index(block) == 0:
             free_block_file(block.file)     # an unreadable file from before: nothing is queued for it
@@ -100,19 +124,41 @@ cdef class BlockHome(FramingTable):
     cdef int append(self, const Record* record) except -1:
         cdef bint encrypted = self.key is not None and record.skip_count == 0
         cdef uint64_t size = encoded_size(record) + (CIPHER_ROOM if encrypted else 0)
+        cdef Block* block
+        cdef bint direct
         cdef char* at
         if record.seq <= self.last_seq or record.seq < self.floor:
             raise ValueError(f"sequence {record.seq} is not above {max(self.last_seq, self.floor - 1)}")
         if size > RECORD_SIZE_MAX:
             raise ValueError(f"a record of {size} bytes is larger than {RECORD_SIZE_MAX}")
-        at = self.shop.log.extend(self.log_group, FRAME_RECORDS, size)
+        block = self.make_room(record.seq, size)
+        direct = record.skip_count == 0 and self.shop.log.goes_direct(size)
+        if direct:
+            at = self.shop.log.side_memory(size)
+        else:
+            at = self.shop.log.extend(self.log_group, FRAME_RECORDS, size)
         if encrypted:
             encrypt_record(at, record, self.salt, self.key)
         else:
             encode_record(at, record, self.salt)
-        if self.log_group.frame_position >= self.log_group.place_due:
+        if direct:
+            self.refer_to(block, record.seq, <uint32_t>size, at)
+        elif self.log_group.frame_position >= self.log_group.place_due:
             self.log_group.note_place(record.seq, self.shop.log.oldest_content())
-        return self.place(record, <uint32_t>size, at, load64(at + size - 8))
+        self.going_direct = direct
+        self.place(record, <uint32_t>size, at, load64(at + size - 8))
+        self.going_direct = False
+        return 0
+
+    cdef int refer_to(self, Block* block, uint64_t seq, uint32_t size, const char* encoded) except -1:
+        """The log says where a record is that goes to the end of `block` alone."""
+        cdef char* at = self.shop.log.extend(self.log_group, FRAME_DIRECT, DIRECT_ENTRY)
+        store64(at, seq)
+        store64(at + 8, block.number)
+        store32(at + 16, block.data_end)
+        store32(at + 20, size)
+        store64(at + 24, load64(encoded + size - 8))
+        return self.shop.log.add_direct(block.file, encoded, size, block.data_end)
 
     cdef int skip(self, uint64_t first, uint64_t count) except -1:
         cdef Record record
@@ -166,6 +212,9 @@ cdef class BlockHome(FramingTable):
         cdef uint64_t ticket
         cdef int result
         if self.replaying:
+            if self.going_direct:       # it is there
+                block.written = at + size
+                return 0
             result = write_through(block.file, &self.shop.files.calls, data, size, at)
             if result < 0:
                 raise OSError(-result, os.strerror(-result), self.block_path(block.number))
@@ -174,7 +223,8 @@ cdef class BlockHome(FramingTable):
         ticket = self.shop.log.ticket
         if self.pending_count > self.pending_head:
             last = &self.pending[self.pending_count - 1]
-            if last.block == block and last.ticket == ticket and last.data + last.size == data:
+            if last.block == block and last.ticket == ticket and last.data + last.size == data and (
+                    last.direct == self.going_direct):
                 last.size += size
                 return 0
         if self.pending_count == self.pending_room:
@@ -194,6 +244,7 @@ cdef class BlockHome(FramingTable):
         last.size = size
         last.data = data
         last.ticket = ticket
+        last.direct = self.going_direct
         self.pending_count += 1
         return 0
 

@@ -28,6 +28,7 @@ cdef class BlockTable(JobOwner):
     cdef size_t pending_count
     cdef size_t pending_room
     cdef bint replaying
+    cdef bint left                      # the stream was deleted: nothing is written for it any more
     cdef dict erased                    # sequence -> seed, of the erasures in the log; None when not replaying
     cdef bint index_stale               # while replaying: the indexer could not be told what went
     cdef Block* find_block(self, uint64_t seq) noexcept nogil

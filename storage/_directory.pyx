@@ -26,7 +26,7 @@ from libc.string cimport memset
 from storage.fs import StoreDown, begin_file, read_if_there, sync_directory, sync_file, take_lock, write_file
 from storage.identity import PLAIN_VERSION, raise_version, read_identity, write_identity
 from storage.keys import DirectoryKeys
-from storage.meta import decode_meta, encrypted_meta, name_in, no_codec, plain_meta, trouble_of, unlock
+from storage.meta import decode_meta, encrypted_meta, find_streams, name_in, no_codec, plain_meta, unlock
 
 from storage._frames import CODECS
 from storage.pool import RewritePool, run_now
@@ -63,6 +63,7 @@ cdef class DataDirectory:
                  segment_size: int = 64 << 20, log_bytes_max: int = 256 << 20,
                  block_size_min: int = 64 << 10, block_size_max: int = 8 << 20,
                  backlog_bytes_max: int = 64 << 20, files_open_max: int = 512, maps_open_max: int = 1024,
+                 direct_from: int = 64 << 10,
                  attach=None, keys=None, label_of=name_in,
                  codec_of=no_codec, frame_cache_bytes_max: int = 32 << 20):
         """`attach(home, settings)` is called for each stream found, between its checkpoint and the replay.
@@ -78,6 +79,7 @@ cdef class DataDirectory:
         self.log_bytes_max = log_bytes_max
         self.backlog_bytes_max = backlog_bytes_max
         self.maps_open_max = maps_open_max
+        self.direct_from = direct_from
         self.homes = {}
         self.locked = {}
         self.wrapped = {}
@@ -103,7 +105,7 @@ cdef class DataDirectory:
                 raise_version(Path(self.path), self.identity, self.salt)
             self.shop = Workshop(self.files, block_size_min, block_size_max, files_open_max, frame_cache_bytes_max)
             found = Replay(f"{self.path}/log", self.identity, self.salt)
-            streams = self.find_streams()
+            streams, self.next_group = find_streams(Path(self.path, "streams"), self.damage)
             found.mend({meta.group: meta.salt for _, meta in streams})
             self.load_streams(streams, attach, found)
             self.replay(found)
@@ -112,24 +114,6 @@ cdef class DataDirectory:
             raise
 
     # -- opening -----------------------------------------------------------------------------------
-
-    def find_streams(self) -> list:
-        """`(directory, meta)`; leftovers of unfinished work are removed."""
-        streams = []
-        for directory in sorted(Path(self.path, "streams").iterdir()):
-            if directory.name.startswith("."):
-                shutil.rmtree(directory)
-                continue
-            for leftover in directory.glob("*.new"):
-                leftover.unlink()
-            meta = decode_meta(content := read_if_there(directory / "meta"))
-            if meta is None or f"{meta.group:016x}" != directory.name:
-                self.damage.append(f"{directory}/meta {trouble_of(content)}: the stream is not loaded")
-                self.next_group = max(self.next_group, int(directory.name, 16) + 1)
-                continue
-            self.next_group = max(self.next_group, meta.group + 1)
-            streams.append((directory, meta))
-        return streams
 
     def load_streams(self, streams: list, attach, Replay found) -> None:
         """Every stream's checkpoint."""
@@ -140,8 +124,8 @@ cdef class DataDirectory:
             settings = self.unlock_stream(home, meta)
             home.replaying = True
             home.erased = found.erased.get(meta.group)
-            if not load_state(home) and first_indexes.get(meta.group) != 1:
-                rebuild(home, first_indexes.get(meta.group, 1) - 1)
+            if not load_state(home):
+                self.begin_anew(home, first_indexes.get(meta.group, 0), found.headed and not found.damage)
             if settings is None:
                 home.locked = True
                 self.locked[meta.group] = (home, meta.label)
@@ -150,6 +134,17 @@ cdef class DataDirectory:
             self.choose_codec(home, settings)
             if attach is not None:
                 attach(home, settings)
+
+    def begin_anew(self, home: BlockHome, first_index: int, log_is_whole: bool) -> None:
+        """Without a checkpoint: from the log, when it has all; else from the blocks."""
+        if first_index == 1:
+            return
+        if first_index == 0 and log_is_whole and not home.damage:
+            for block in Path(home.path).glob("*.blk"):
+                # Written ahead of a first batch that the log never got; nobody was told of it.
+                block.rename(block.with_suffix(".unread"))
+            return
+        rebuild(home, max(first_index, 1) - 1)
 
     def unlock_stream(self, home: BlockHome, meta):
         """Its settings, with its key in place; None: no key opens it, so nobody will write to it."""
@@ -220,7 +215,7 @@ cdef class DataDirectory:
         self.begin_rewrite = run_now if self.pool is None else self.pool.begin
         self.log = CommitLog(f"{self.path}/log", self.log_disk, self.identity, self.salt,
                              max(found.highest_segment + 1, self.first_unused_number(found.paths)),
-                             [], self.segment_size, free_max, self.durable)
+                             [], self.segment_size, free_max, self.durable, self.direct_from)
         self.shop.log = self.log
 
     def first_unused_number(self, paths: list) -> int:
@@ -299,6 +294,8 @@ cdef class DataDirectory:
         while home in self.shop.touched:    # what came back from the threads may want more of them
             self.wait(self.submit())
             self.wait_applied()
+        (<BlockHome>home).left = True
+        self.shop.leave(home)
         path = Path(home.path)
         hidden = path.with_name(f".{path.name}")
         path.rename(hidden)

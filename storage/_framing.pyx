@@ -30,7 +30,7 @@ cdef class FramingTable(BlockTable):
 
     cdef int touch(self) except -1:
         """Join the open batch."""
-        if not self.touched:
+        if not self.touched and not self.left:
             self.touched = True
             self.shop.touched.append(self)
         return 0

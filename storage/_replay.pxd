@@ -19,6 +19,7 @@ cdef class Replay:
     cdef Frame* frames
     cdef readonly size_t count
     cdef readonly uint64_t highest_segment
+    cdef readonly size_t headed         # segments whose header holds
     cdef readonly list damage       # (path, offset, what)
     cdef readonly list paths
     cdef dict maps                  # path -> FileMap

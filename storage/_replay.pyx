@@ -11,7 +11,7 @@ from libc.stdlib cimport free, qsort, realloc
 
 from storage._codec cimport RECORD_FIXED, check_record, erase_record, load32, load64, xxh64
 from storage._commitlog cimport (
-    FRAME_ERASE, FRAME_GONE, FRAME_HEAD, FRAME_MARK, FRAME_RECORDS, SEGMENT_HEAD, frame_checksum)
+    FRAME_ERASE, FRAME_HEAD, FRAME_LAST, FRAME_MARK, FRAME_RECORDS, SEGMENT_HEAD, frame_checksum)
 from storage._fs cimport FileMap, map_file
 
 
@@ -21,7 +21,7 @@ cdef size_t check_frame(const char* at, uint64_t room, uint64_t seed) noexcept n
     if room < FRAME_HEAD:
         return 0
     size = load32(at)
-    if at[4] < FRAME_RECORDS or at[4] > FRAME_GONE or size + FRAME_HEAD > room:
+    if at[4] < FRAME_RECORDS or at[4] > FRAME_LAST or size + FRAME_HEAD > room:
         return 0
     if frame_checksum(at, size, seed) != load64(at + 32):
         return 0
@@ -47,13 +47,16 @@ cdef class Replay:
         self.salt = salt
         found = []
         headless = set()
+        blank = []
         for entry in sorted(Path(path).glob("*.seg")):
             file = map_file(str(entry))
             self.paths.append(str(entry))
             number = segment_number(file, identity, salt)
             if number is not None:
                 found.append((number, file, str(entry)))
-            elif not is_blank(file):
+            elif is_blank(file):
+                blank.append((int(entry.stem, 16), str(entry)))
+            else:
                 headless.add(str(entry))
                 found.append((int(entry.stem, 16), file, str(entry)))
         found.sort(key=lambda item: item[0])
@@ -65,6 +68,10 @@ cdef class Replay:
             if name in headless and self.count > before:
                 self.damage.append((name, 0, "segment header does not hold"))
             self.highest_segment = max(self.highest_segment, number)
+            self.headed += name not in headless
+        # Only the newest can be one that was never begun.
+        self.damage.extend((name, 0, "segment header does not hold") for number, name in blank
+                           if number < self.highest_segment)
 
     def __dealloc__(self):
         free(self.frames)
@@ -114,6 +121,8 @@ cdef class Replay:
                 if not bad:
                     bad = at
                 at += 8
+        if base and segment_size > file.size:
+            self.damage.append((path, file.size, "segment is cut short"))
         if bad:
             self.damage.append((path, bad, base + bad))
         elif not ended and at < min(segment_size, <uint64_t>1 << 32):
@@ -121,11 +130,13 @@ cdef class Replay:
         return 0
 
     def first_indexes(self) -> dict:
-        """Of each group, the index of its first frame."""
+        """Of each group, the index of its first frame; 0 when a torn end has taken the one before that."""
         cdef size_t index
+        cdef Frame* frame
         out = {}
         for index in range(self.count):
-            out.setdefault(self.frames[index].group, self.frames[index].index)
+            frame = &self.frames[index]
+            out.setdefault(frame.group, 0 if frame.after_damage == 1 and frame.index != 1 else frame.index)
         return out
 
     def mend(self, salts: dict) -> None:

@@ -12,7 +12,7 @@ from libc.string cimport memcpy
 from storage._codec cimport (
     KIND_ERASED, RECORD_HEAD, erase_record, load32, load64, shape_of_record)
 from storage._commitlog cimport (
-    FRAME_GONE, FRAME_HEAD, FRAME_RECORDS, LogJob, ScrubJob, ScrubTarget, frame_checksum)
+    FRAME_HEAD, FRAME_LAST, FRAME_RECORDS, LogJob, ScrubJob, ScrubTarget, frame_checksum)
 from storage._disk cimport Job
 from storage._fs cimport FileCalls
 
@@ -100,7 +100,7 @@ cdef int scrub_one(const FileCalls* calls, int fd, const char* data, uint64_t si
             return 0                # the next segment's bytes are there already
         return overwrite(calls, fd, found, found - data, target)
     while at + FRAME_HEAD <= size:
-        if data[at + 4] < FRAME_RECORDS or data[at + 4] > FRAME_GONE or at + FRAME_HEAD + load32(data + at) > size:
+        if data[at + 4] < FRAME_RECORDS or data[at + 4] > FRAME_LAST or at + FRAME_HEAD + load32(data + at) > size:
             return 0                # the end of what was written
         if data[at + 4] == FRAME_RECORDS and load64(data + at + 8) == target.group:
             offset = find_in_frame(data + at, load32(data + at), target.seq)

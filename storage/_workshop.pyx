@@ -49,10 +49,16 @@ cdef class Workshop:
             free(self.after[index])
         free(self.after)
 
+    def leave(self, home) -> None:
+        """The stream was deleted, and nothing of it is under way."""
+        if home in self.touched:
+            self.touched.remove(home)
+        self.candidates = deque(entry for entry in self.candidates if entry[0] is not home)
+
     cdef Chunk chunk_of(self, const char* at):
         """The chunk that `at` points into; None: none that is still under way."""
         cdef Chunk chunk
-        for chunks in (*self.in_flight, [self.log.chunk]):
+        for chunks in (*self.in_flight, [self.log.chunk, self.log.side]):
             for chunk in chunks:
                 if chunk is not None and chunk.data <= at < chunk.data + chunk.used:
                     return chunk

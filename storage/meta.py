@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from storage._cipher import StreamKey
 from storage._codec import checksum
+from storage.fs import read_if_there
 from storage.keys import WRAPPED_KEY_SIZE, DirectoryKeys
 
 Settings = dict[str, Any]
@@ -142,3 +145,22 @@ def unlock(meta: StreamMeta, keys: DirectoryKeys | None, label: str = "") -> Unl
         return Unlocked(opened, raw_key, settings_read)
     renewed, key = encrypted_meta(meta, settings_read, meta.label, keys, raw_key)
     return Unlocked(key, raw_key, settings_read, renewed)
+
+
+def find_streams(folder: Path, damage: list[str]) -> tuple[list[tuple[Path, StreamMeta]], int]:
+    """The streams in a directory, and the next free group; leftovers of unfinished work are removed."""
+    streams = []
+    next_group = 1
+    for directory in sorted(folder.iterdir()):
+        if directory.name.startswith("."):
+            shutil.rmtree(directory)
+            continue
+        for leftover in directory.glob("*.new"):
+            leftover.unlink()
+        meta = decode_meta(content := read_if_there(directory / "meta"))
+        next_group = max(next_group, int(directory.name, 16) + 1)
+        if meta is None or f"{meta.group:016x}" != directory.name:
+            damage.append(f"{directory}/meta {trouble_of(content)}: the stream is not loaded")
+        else:
+            streams.append((directory, meta))
+    return streams, next_group

@@ -1,0 +1,1 @@
+"""Jobs of the log's thread; nothing here is for Python."""
