@@ -26,6 +26,7 @@ cdef class Replay:
     cdef list mended                # bytes of frames that were put together again
     cdef readonly dict erased       # group -> {sequence: seed}
     cdef uint64_t salt
+    cdef bytes identity
     cdef size_t capacity
     cdef readonly uint64_t durable_position
     cdef int add(self, const char* at, uint64_t position) except -1

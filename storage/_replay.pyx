@@ -45,6 +45,7 @@ cdef class Replay:
         self.mended = []
         self.erased = {}
         self.salt = salt
+        self.identity = identity
         found = []
         headless = set()
         blank = []
@@ -121,7 +122,7 @@ cdef class Replay:
                 if not bad:
                     bad = at
                 at += 8
-        if base and segment_size > file.size:
+        if segment_size > file.size and segment_number(file, self.identity, salt) is not None:
             self.damage.append((path, file.size, "segment is cut short"))
         if bad:
             self.damage.append((path, bad, base + bad))
