@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 LAST_CONSUMER = b"Nats-Last-Consumer"
 LAST_STREAM = b"Nats-Last-Stream"
 SAMPLE_ALL = 100
+TIME_MAX_NS = 2**63 - 1
 
 
 def sample_percent(config: ConsumerConfig) -> int:
@@ -61,7 +62,8 @@ class Policies:
             self._hear_answers(config)
         elif isinstance(flow, GroupFlow):
             flow.configure(config)
-        flow.pause_until(config.pause_until_ns)
+        # Clients send the zero time for none, which is before all times that have a number.
+        flow.pause_until(min(max(config.pause_until_ns, 0), TIME_MAX_NS))
 
     def _made(self, config: ConsumerConfig) -> CommonFlow:
         consumer = self._consumer

@@ -815,6 +815,9 @@ def pause_flows() -> Iterator[Flow]:
             INFO,
         ),
     )
+    for until in ("0001-01-01T00:00:00Z", api.PAST, "9999-01-01T00:00:00Z"):
+        made = consumer(ACKS["explicit"], pause_until=until, sample_freq="1")
+        yield Flow(f"made with a pause until {until}", (*few(1), made, Pull("x", NO_WAIT), Rest()))
     yield Flow(
         "paused when made",
         (
