@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from tests.unit.jetstream.engine_world import EngineWorld
 from tests.unit.memory_client import SECOND_NS
@@ -279,3 +280,113 @@ def test_a_disk_that_takes_nothing_more_is_told_in_the_system_account() -> None:
     event = json.loads(told[0])
     assert event["type"] == "io.nats.jetstream.advisory.v1.server_out_of_space"
     assert (event["server"], event["server_id"]) == ("test", "ID")
+
+
+def limited(**limits: Any) -> EngineWorld:
+    """One account with limits of its own."""
+    world = EngineWorld()
+    owner = world.engine.accounts["$G"]
+    owner.limits = replace(owner.limits, **limits)
+    return world
+
+
+@pytest.mark.feature("9.005", "1.026", "1.027")
+def test_an_account_has_a_number_of_streams_and_demands_of_their_bytes() -> None:
+    world = limited(max_streams=1, store_max_stream_bytes=500, memory_max_stream_bytes=500)
+    config = {"name": "S", "storage": "memory", "max_bytes": 501}
+    assert code(world.ask("STREAM.CREATE.S", config)) == 10122
+    world.create("S", max_bytes=500)
+    assert code(world.ask("STREAM.CREATE.T", {"name": "T", "storage": "memory"})) == 10027
+    shown = world.ask("INFO")
+    assert "tiers" not in shown
+    assert (shown["limits"]["max_streams"], shown["streams"]) == (1, 1)
+    world = limited(max_bytes_required=True)
+    assert code(world.ask("STREAM.CREATE.S", {"name": "S", "storage": "memory"})) == 10113
+
+
+@pytest.mark.feature("9.006", "2.050")
+def test_what_streams_may_take_is_reserved_and_given_back() -> None:
+    world = limited(max_memory_bytes=1000)
+    world.create("S", max_bytes=600)
+    config = {"name": "T", "storage": "memory", "max_bytes": 500}
+    assert code(world.ask("STREAM.CREATE.T", config)) == 10028
+    assert world.ask("INFO")["reserved_memory"] == 600
+    world.update("S", max_bytes=400)
+    assert world.ask("INFO")["reserved_memory"] == 400
+    world.create("T", max_bytes=500)
+    assert code(world.ask("STREAM.UPDATE.T", config | {"max_bytes": 700})) == 10028
+    assert world.ask("INFO")["reserved_memory"] == 900
+    world.ask("STREAM.DELETE.S")
+    assert world.ask("INFO")["reserved_memory"] == 500
+    world.update("T", max_bytes=1000)
+
+
+@pytest.mark.feature("9.007")
+def test_a_publish_beyond_what_the_account_may_take_is_refused() -> None:
+    world = limited(max_memory_bytes=300)
+    world.create("S", subjects=["s.>"])
+    answers = [published(world, "s.a", b"x" * 100, "A:b") for _ in range(4)]
+    assert answers[0]["seq"] == 1
+    assert code(answers[-1]) == 10002
+    world.ask("STREAM.PURGE.S")
+    assert "error" not in published(world, "s.a", b"x", "A:b")
+
+
+@pytest.mark.feature("3.034", "3.035", "3.036")
+def test_a_schedule_fires_into_its_target_and_is_gone() -> None:
+    world = EngineWorld()
+    world.create("S", subjects=["s.>"], allow_msg_schedules=True, allow_msg_ttl=True)
+    fields = (
+        "Nats-Schedule-Target: s.out",
+        "Nats-Schedule-TTL: 1h",
+        "Nats-Msg-Id: once",
+        "Own: kept",
+    )
+    published(world, "s.plan", b"late", "Nats-Schedule: @at 1970-01-01T00:00:00Z", *fields)
+    world.pass_time(1)
+    (fired,) = world.messages("S")
+    assert (fired.subject, fired.payload) == ("s.out", b"late")
+    for field in (b"Nats-Scheduler: s.plan", b"Nats-Schedule-Next: purge", b"Nats-TTL: 1h"):
+        assert field in fired.headers
+    assert b"Own: kept" in fired.headers
+    for field in (b"Nats-Schedule-Target", b"Nats-Msg-Id", b"Nats-Schedule-TTL", b"Nats-Schedule:"):
+        assert field not in fired.headers
+
+
+@pytest.mark.feature("3.034", "3.036")
+def test_a_repeated_schedule_is_replaced_and_cancelled() -> None:
+    world = EngineWorld()
+    world.create("S", subjects=["s.>"], allow_msg_schedules=True)
+    target = "Nats-Schedule-Target: s.out"
+    published(world, "s.plan", b"first", "Nats-Schedule: @every 1s", target)
+    published(world, "s.plan", b"second", "Nats-Schedule: @every 1s", target)
+    world.pass_time(3.5)
+    subjects = [message.subject for message in world.messages("S")]
+    assert subjects.count("s.plan") == 1
+    fired = [m for m in world.messages("S") if m.subject == "s.out"]
+    assert [m.payload for m in fired] == [b"second"] * len(fired)
+    assert 2 <= len(fired) <= 4
+    world.ask("STREAM.PURGE.S", {"filter": "s.plan"})
+    world.pass_time(3)
+    assert len([m for m in world.messages("S") if m.subject == "s.out"]) == len(fired)
+
+
+@pytest.mark.feature("3.049", "3.046")
+def test_a_silent_fast_batch_is_dropped_without_a_word_and_duplicates_are_passed_over() -> None:
+    world = EngineWorld()
+    world.create("S", subjects=["s.>"], allow_batched=True)
+    world.client.say(b"SUB f.> 4\r\nPUB s.a f.id.10.ok.1.0.$FI 1\r\nx\r\n")
+    world.run()
+    world.client.take()
+    world.pass_time(12)
+    assert b"f.id" not in world.client.take()
+    said = world.client.say(b"PUB s.a f.id.10.ok.2.1.$FI 1\r\ny\r\n")
+    world.run()
+    assert b'"err_code":10208' in said + world.client.take()
+    block = b"NATS/1.0\r\nNats-Msg-Id: same\r\n\r\n"
+    for number, operation in ((1, 0), (2, 1), (3, 2)):
+        reply = b"f.two.10.ok.%d.%d.$FI" % (number, operation)
+        sizes = b"%d %d" % (len(block), len(block) + 1)
+        world.client.say(b"HPUB s.b %b %b\r\n%bx\r\n" % (reply, sizes, block))
+    world.run()
+    assert len([m for m in world.messages("S") if m.subject == "s.b"]) == 1
