@@ -103,12 +103,14 @@ cdef class BlockHome(FramingTable):
         """No more appends to this block; its footer is written behind the open batch."""
         cdef Block* block = self.active
         cdef BlockJob* job
+        cdef int readable
         if block == NULL:
             return 0
         self.active = NULL
         self.replay_map = None      # the file gets shorter
+        readable = self.need_index(block)   # before it counts as sealed: a footer in its file is from a lost future
         block.flags |= BLOCK_SEALED
-        if self.need_index(block) == 0:
+        if readable == 0:
             free_block_file(block.file)     # an unreadable file from before: nothing is queued for it
             block.file = NULL
             return 0
