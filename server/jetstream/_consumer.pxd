@@ -110,6 +110,7 @@ cdef class ConsumerCore(Sink):
     cdef readonly Keeper keeper         # None: it ends with the process
     cdef readonly bint closed
     cdef public bint active             # push: somebody listens
+    cdef bint is_held                   # until a connection has written more
     cdef bint is_ready                  # stands in the hub's row
     cdef int64_t armed_at_ns
     cdef int64_t looked_ns              # at the waiting requests, when the queue was full
@@ -130,6 +131,7 @@ cdef class ConsumerCore(Sink):
 
     # What goes out
     cdef bint pump(self, int64_t now_ns, uint32_t* budget) except -1
+    cdef bint is_backed_up(self) except -1
     cdef Found look(self, Record* record, uint32_t* deliveries) except *
     cdef Found look_again(self, Record* record, uint32_t* deliveries) except *
     cdef uint64_t next_new(self) except? 0

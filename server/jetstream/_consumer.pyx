@@ -16,7 +16,8 @@ from collections import deque
 from libc.stdlib cimport free, malloc, realloc
 from libc.string cimport memcmp, memcpy
 
-from server.core._outbox cimport Chunk, chunk_new, chunk_release
+from server.core._connection cimport Connection
+from server.core._outbox cimport Chunk, chunk_new, chunk_release, outbox_pending
 from server.core._router cimport route
 from server.core._sublist cimport sub_free, sub_new
 from server.jetstream._acks cimport (
@@ -53,12 +54,14 @@ cdef enum:
     CONSUMER_PHASE = 5
     COPIED_BODY_MAX = 2048
     BYTES_AT_ONCE_MAX = 1 << 20
+    UNWRITTEN_MAX = 8 << 20     # a connection with more waiting gets nothing for a moment
     DUE_AT_ONCE = 256
 
 cdef int64_t NEVER_NS = 1 << 60
 cdef int64_t SECOND_NS = 1_000_000_000
 cdef int64_t REPLAY_GAP_NS = 1_000_000      # shorter gaps are not kept
 cdef int64_t DORMANT_LOOK_NS = 20_000_000
+cdef int64_t UNWRITTEN_LOOK_NS = 2_000_000
 cdef bytes SIZE_FIELD = b"Nats-Msg-Size: "
 cdef bytes NO_HEADERS = b"NATS/1.0\r\n"
 cdef str REMOVED_REASON = "Unacknowledged message was deleted"
@@ -664,7 +667,10 @@ cdef class ConsumerCore(Sink):
             if count < DUE_AT_ONCE:
                 break
         self.arm(self.table.next_due())
-        if self.waiting.count:
+        if self.is_held:
+            self.is_held = False
+            self.wake()
+        elif self.waiting.count:
             self.check_waiting(not self.is_full(), now_ns, NULL)
         if self.replay_due_ns and not self.is_ready:
             if now_ns >= self.replay_due_ns:
@@ -759,6 +765,10 @@ cdef class ConsumerCore(Sink):
         cdef size_t reply_len
         cdef int64_t size = 0
         cdef int64_t sent_bytes = 0
+        if self.is_backed_up():
+            self.is_held = True
+            self.arm(now_ns + UNWRITTEN_LOOK_NS)
+            return False
         while not self.closed:
             if self.flow is not None and not self.flow.may_send(now_ns):
                 break
@@ -811,6 +821,26 @@ cdef class ConsumerCore(Sink):
         if self.flow is not None:
             self.flow.idle(now_ns)
         return False
+
+    cdef bint is_backed_up(self) except -1:
+        """Whether the one connection that would get it has not written what it got before."""
+        cdef bytes to
+        cdef MatchResult* result
+        cdef Connection connection
+        if self.is_push:
+            to = self.deliver_subject
+        elif self.waiting.head is not None:
+            to = self.waiting.head.reply
+        else:
+            return False
+        result = self.account.sublist.match(to, len(to))
+        if result.plain_count != 1 or result.group_count or result.plain[0].sink == NULL:
+            return False
+        sink = <object>result.plain[0].sink
+        if not isinstance(sink, Connection):
+            return False
+        connection = <Connection>sink
+        return outbox_pending(&connection.out) > UNWRITTEN_MAX
 
     cdef Found look(self, Record* record, uint32_t* deliveries) except *:
         """The message that comes next, if one may."""
@@ -1691,9 +1721,15 @@ cdef class ConsumerHub:
         """Changes go to the book; it is durable with the messages of this turn."""
         cdef int64_t now_ns = self.now(), wall_ns = self.broker.wall()
         unkept, self.unkept = self.unkept, []
-        for core in unkept:
-            self.keep_one(core, now_ns, wall_ns)
         asking, self.asking = self.asking, []
+        if self.book is None or self.book.down is not None:
+            # The disk is gone, and has said so: nothing is kept, and no ack is said to be.
+            return
+        for core in unkept:
+            try:
+                self.keep_one(core, now_ns, wall_ns)
+            except Exception as error:
+                core.owner.broken(error)
         if asking:
             self.book.when_durable(lambda: self.answer(asking))
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import nats
@@ -13,6 +15,7 @@ from nats.errors import TimeoutError as NothingCame
 from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
+from tests.differential.jetstream.client import Client
 from tests.e2e.server import MARTLET, ServerProcess
 
 Story = Callable[[JetStreamContext], Awaitable[None]]
@@ -170,3 +173,38 @@ def test_a_consumer_goes_on_where_it_was_after_a_restart(tmp_path: Path) -> None
 
     tell(tmp_path, before)
     tell(tmp_path, after)
+
+
+@pytest.mark.feature("5.013")
+def test_who_reads_slowly_gets_everything(tmp_path: Path) -> None:
+    """More than a connection's buffer may hold: the consumer waits until it was written."""
+    count, size = 10_000, 8192
+    with ServerProcess(tmp_path, "-js", "-sd", str(tmp_path), command=MARTLET) as server:
+        asker, reader = Client(server.port), socket.create_connection(("127.0.0.1", server.port))
+        with closing(asker), reader:
+            stream = {"name": "S", "subjects": ["s"], "storage": "memory"}
+            asker.request("$JS.API.STREAM.CREATE.S", json.dumps(stream).encode())
+            line = b"PUB s %d\r\n%b\r\n" % (size, b"x" * size)
+            for _ in range(count // 100):
+                asker._socket.sendall(100 * line)
+                asker.request("$JS.API.STREAM.INFO.S")
+            reader.sendall(b'CONNECT {"verbose":false}\r\nSUB to 1\r\nPING\r\n')
+            config = {"deliver_subject": "to", "ack_policy": "none"}
+            body = json.dumps({"stream_name": "S", "config": config}).encode()
+            made = json.loads(asker.request("$JS.API.CONSUMER.CREATE.S", body))
+            about = f"$JS.API.CONSUMER.INFO.S.{made['name']}"
+            before, sent = -1, 0
+            while sent != before:
+                before = sent
+                sent = json.loads(asker.request(about))["delivered"]["consumer_seq"]
+                asker.request("$JS.API.STREAM.INFO.S")
+            assert sent < count
+            lines = reader.makefile("rb")
+            got = 0
+            while got < count:
+                line = lines.readline()
+                assert not line.startswith(b"-ERR"), line
+                if line.startswith(b"MSG "):
+                    lines.read(size + 2)
+                    got += 1
+            lines.close()
