@@ -82,7 +82,7 @@ cdef object deleted_of(StreamStore store, uint64_t last_seq):
     if store.messages == 0 or store.first_seq > last_seq:
         return found
     for at in range(store.spans.head, store.spans.tail):
-        span = &store.spans.spans[at]
+        span = store.spans.warm(&store.spans.spans[at])
         base = span.number << SPAN_BITS
         for i in range(span.top):
             seq = base + i

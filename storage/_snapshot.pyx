@@ -16,9 +16,10 @@ can be taken at each checkpoint. The distances between messages of one subject a
 here; `decode_store` refuses what cannot be, but does not find every flipped bit.
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
+from storage._cold cimport cool_span, pack_span, unpack_span, words_of
 from storage._expiry cimport ExpiryWheel
 from storage._index cimport FIRST_IS_BOUND, SUBJECT_ID_MASK, SUBJECT_LEN_MAX, Subject
 from storage._seqset cimport get_number, put_number
@@ -27,85 +28,9 @@ from storage._spans cimport HAS_TTL, SPAN_SLOTS, Span, SpanIndex
 cdef enum:
     VERSION = 1
     NUMBER_BYTES_MAX = 10
-    TTL_IN_WIDTH = 0x80
+    TTL_IN_WIDTH = 0x80             # as `_cold` writes it
+    WARM_AT_END = 2                 # spans that are likely to be asked for next
     RECORD_NUMBERS = 8              # not fewer than any entry has
-
-
-cdef uint32_t width_of(const Span* span, bint* with_ttl) noexcept nogil:
-    """Bits that hold every subject number of the span."""
-    cdef uint32_t i, every = 0, width = 1
-    for i in range(span.top):
-        every |= span.subjects[i]
-    with_ttl[0] = every & <uint32_t>HAS_TTL != 0
-    every &= SUBJECT_ID_MASK
-    while every >> width:
-        width += 1
-    return width + with_ttl[0]
-
-
-cdef inline size_t words_of(uint32_t count, uint32_t width) noexcept nogil:
-    return (<size_t>count * width + 63) >> 6
-
-
-cdef uint8_t* pack(uint8_t* at, const Span* span) noexcept nogil:
-    cdef bint with_ttl = False
-    cdef uint32_t width = width_of(span, &with_ttl), i, fill = 0
-    cdef uint64_t word = 0, value
-    at[0] = <uint8_t>(width | (TTL_IN_WIDTH if with_ttl else 0))
-    at += 1
-    for i in range(span.top):
-        value = span.subjects[i] & SUBJECT_ID_MASK
-        if with_ttl:
-            value = value << 1 | (span.subjects[i] >> 31)
-        word |= value << fill
-        fill += width
-        if fill >= 64:
-            memcpy(at, &word, 8)
-            at += 8
-            fill -= 64
-            word = value >> (width - fill) if fill else 0
-    if fill:
-        memcpy(at, &word, 8)
-        at += 8
-    return at
-
-
-cdef void unpack(const uint8_t* words, uint32_t width, bint with_ttl, Span* span) noexcept nogil:
-    cdef uint64_t word = 0, value, mask = (<uint64_t>1 << width) - 1
-    cdef uint32_t i, left = 0
-    for i in range(span.top):
-        if left >= width:
-            value = word & mask
-            word >>= width
-            left -= width
-        else:
-            value = word
-            memcpy(&word, words, 8)
-            words += 8
-            value = (value | word << left) & mask
-            word >>= width - left
-            left += 64 - width
-        if with_ttl:
-            value = value >> 1 | (value & 1) << 31
-        span.subjects[i] = <uint32_t>value
-
-
-cdef int refresh(Span* span) except -1:
-    """Pack a span that changed since the last snapshot; the others keep what they have."""
-    cdef bint with_ttl = False
-    cdef uint32_t length
-    cdef uint8_t* packed
-    if span.packed != NULL and span.packed_version == span.version:
-        return 0
-    length = <uint32_t>(1 + 8 * words_of(span.top, width_of(span, &with_ttl)))
-    packed = <uint8_t*>realloc(span.packed, length)
-    if packed == NULL:
-        raise MemoryError
-    pack(packed, span)
-    span.packed = packed
-    span.packed_len = length
-    span.packed_version = span.version
-    return 0
 
 
 cdef size_t bound_of(StreamStore store) except 0:
@@ -116,7 +41,7 @@ cdef size_t bound_of(StreamStore store) except 0:
         if store.subjects.subjects[number].count:
             total += store.subjects.subjects[number].text_len + RECORD_NUMBERS * NUMBER_BYTES_MAX
     for at in range(store.spans.head, store.spans.tail):
-        refresh(&store.spans.spans[at])
+        pack_span(&store.spans.spans[at])
         total += RECORD_NUMBERS * NUMBER_BYTES_MAX + store.spans.spans[at].packed_len
     if store.wheel is not None:
         total += 2 * NUMBER_BYTES_MAX * store.wheel.count
@@ -289,12 +214,14 @@ cdef int take_spans(StreamStore store, Reader reader) except -1:
             words = reader.take(8 * words_of(<uint32_t>top, width & 0x7F))
             spans._grow(span, <uint32_t>top)
             span.top = <uint32_t>top
-            unpack(words, width & 0x7F, width & TTL_IN_WIDTH, span)
+            unpack_span(words, width & 0x7F, width & TTL_IN_WIDTH, span)
             if not link(span, last_seen, store) or span.live != live:
                 raise ValueError("an index snapshot has an impossible span")
             spans.clock += 1
             span.version = spans.clock
             spans.live += span.live
+            if i + WARM_AT_END < count:
+                cool_span(span)
     finally:
         free(last_seen)
     return 0

@@ -8,6 +8,7 @@ from storage._index cimport SubjectIndex
 cdef enum:
     SPAN_BITS = 16
     SPAN_SLOTS = 65536
+    WARMED_MAX = 32                 # cold spans that are kept warm after somebody read them
     HAS_TTL = 0x80000000            # in a slot, above the subject's number
 
 cdef struct Span:
@@ -22,6 +23,11 @@ cdef struct Span:
     uint8_t* packed                 # its part of the last snapshot, of `packed_version`
     uint64_t packed_version
     uint32_t packed_len
+    bint cold                       # only packed, and `firsts` for the distances that lead out
+    uint32_t* firsts
+    uint32_t first_count
+    uint64_t uncoolable             # a version, plus one, that would not get small enough
+    uint64_t idle_version           # what `version` was when the last span was begun
 
 
 cdef class SpanIndex:
@@ -30,6 +36,8 @@ cdef class SpanIndex:
     cdef size_t tail
     cdef size_t capacity
     cdef uint64_t clock
+    cdef uint64_t[WARMED_MAX] warmed    # ring of their numbers + 1
+    cdef uint32_t warmed_at
     cdef readonly uint64_t live
 
     cdef int append(self, uint64_t seq, uint32_t slot, uint64_t before, uint64_t size) except -1
@@ -44,7 +52,6 @@ cdef class SpanIndex:
     cdef uint64_t next_match(self, SubjectFilter wanted, uint64_t seq) noexcept nogil
     cdef uint64_t _next_of_few(self, SubjectFilter wanted, uint64_t seq) noexcept nogil
     cdef bint _known_empty(self, SubjectFilter wanted, const Span* span) noexcept nogil
-    cdef uint32_t _next_slots(self, SubjectFilter wanted, Span* span, uint32_t* at, uint32_t end, uint64_t* found, uint32_t limit) noexcept nogil
     cdef uint32_t next_matches(
         self, SubjectFilter wanted, uint64_t seq, uint64_t last, uint64_t* found, uint32_t limit,
         uint64_t* resume,
@@ -58,6 +65,12 @@ cdef class SpanIndex:
     cdef uint64_t last_of(self, SubjectIndex index, uint32_t subject, uint64_t seq) noexcept nogil
     cdef uint64_t memory_bytes(self) noexcept
     cdef void _free(self, Span* span) noexcept nogil
+    cdef inline Span* warm(self, Span* span) noexcept nogil:
+        if span.cold:
+            self._warm(span)
+        return span
+    cdef void _warm(self, Span* span) noexcept nogil
+    cdef int _cool_idle(self) except -1
     cdef int _drop(self, size_t at) except -1
     cdef int _grow(self, Span* span, uint32_t slots) except -1
     cdef Span* _add(self, uint64_t number) except NULL

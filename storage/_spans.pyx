@@ -3,7 +3,8 @@
 
 A span holds, for each of its sequences, the number of the subject (0: nothing lives there) and the
 distance back to the message before of the same subject. Spans without a live message are freed, so
-a gap of any size costs nothing. Nothing is ever recomputed over all messages:
+a gap of any size costs nothing. One that nobody changes is kept in few bits (`_cold`): it is read
+in place for single places and counts, and warmed for all else. Nothing is ever recomputed over all messages:
 
 - live messages, bytes, the next and the last live sequence: kept per span;
 - the next sequence that a filter matches: a walk over subject numbers, about 1 ns each, that skips
@@ -11,47 +12,25 @@ a gap of any size costs nothing. Nothing is ever recomputed over all messages:
 - how many match from a sequence on: whole spans are counted once per filter and version of the
   span, so a second question costs one partial span (at most 65,536 steps) and the changed ones;
 - the first or last of one subject: a short walk over the numbers, else along the distances.
-
-Worst cases, for n live messages: a filter asked for the first time counts in n steps of ~1 ns. A
-subject whose messages are neither near in sequence nor few is found in about sqrt(n) steps.
 """
 from libc.stdint cimport UINT64_MAX
-from libc.stdlib cimport free, realloc
+from libc.stdlib cimport abort, free, realloc
 from libc.string cimport memmove, memset
 
-from storage._filter cimport (
-    FEW_SUBJECTS,
-    MATCH_ALL,
-    MATCH_NONE,
-    MATCH_ONE,
-    CachedCount,
-)
+from storage._cold cimport cool_span, packed_slot, warm_span
+from storage._filter cimport FEW_SUBJECTS, MATCH_ALL, MATCH_NONE, MATCH_ONE, CachedCount
 from storage._index cimport FIRST_IS_BOUND, SUBJECT_ID_MASK, Subject
+from storage._spanscan cimport count_span, find_down_in_span, find_in_span, next_in_span
 
 cdef enum:
     SLOTS_FIRST = 16
     SCAN_FIRST = 8192               # slots looked at before the chain of distances is tried
     SLOTS_PER_CALL = 1 << 20        # looked at by one search for several: about a millisecond
     CHAIN_STEPS_MAX = 65536
+    COOLED_AT_ONCE = 2
     SLOTS_PER_STEP = 64             # what one step along the chain costs, in slots looked at
 
 cdef uint32_t FAR = 0xFFFFFFFFu     # the distance does not fit; look for it
-
-
-cdef extern from "_scan.h" nogil:
-    uint32_t find_subject(const uint32_t* slots, uint32_t at, uint32_t end, uint32_t subject)
-    uint32_t find_subject_down(const uint32_t* slots, uint32_t at, uint32_t subject)
-    uint32_t count_subject(const uint32_t* slots, uint32_t at, uint32_t end, uint32_t subject)
-    uint32_t count_live(const uint32_t* slots, uint32_t at, uint32_t end)
-    uint32_t count_bits(const uint32_t* slots, uint32_t at, uint32_t end, const uint32_t* bits)
-
-
-cdef uint32_t count_in(SubjectFilter wanted, const uint32_t* slots, uint32_t at, uint32_t end) noexcept nogil:
-    if wanted.mode == MATCH_ALL:
-        return count_live(slots, at, end)
-    if wanted.mode == MATCH_ONE:
-        return count_subject(slots, at, end, wanted.subject)
-    return count_bits(slots, at, end, wanted.bits)
 
 
 cdef class SpanIndex:
@@ -65,6 +44,38 @@ cdef class SpanIndex:
         free(span.subjects)
         free(span.distances)
         free(span.packed)
+        free(span.firsts)
+
+    # Cold spans
+
+    cdef void _warm(self, Span* span) noexcept nogil:
+        """Somebody reads or changes it. The one that was warmed long before cools again."""
+        cdef uint64_t number = self.warmed[self.warmed_at]
+        cdef size_t at
+        if not warm_span(span):
+            abort()                 # no half a megabyte left, and no way on without
+        self.warmed[self.warmed_at] = span.number + 1
+        self.warmed_at = (self.warmed_at + 1) % WARMED_MAX
+        at = self.tail if number == 0 or number - 1 == span.number else self.span_from(number - 1)
+        if at + 1 < self.tail and self.spans[at].number == number - 1 and not self.spans[at].cold:
+            with gil:
+                cool_span(&self.spans[at])
+
+    cdef int _cool_idle(self) except -1:
+        """A new span begins: cool a few that nobody has changed since the one before began."""
+        cdef size_t at
+        cdef Span* span
+        cdef int cooled = 0
+        for at in range(self.head, self.tail - min(self.tail - self.head, <size_t>2)):
+            span = &self.spans[at]
+            if span.cold or span.uncoolable == span.version + 1:
+                continue
+            if span.idle_version != span.version:
+                span.idle_version = span.version
+            elif cooled < COOLED_AT_ONCE:
+                cooled += 1
+                span.uncoolable = 0 if cool_span(span) else span.version + 1
+        return 0
 
     cdef size_t span_from(self, uint64_t number) noexcept nogil:
         """The place of the first span numbered `number` or higher; `tail` when there is none."""
@@ -133,6 +144,7 @@ cdef class SpanIndex:
         else:
             if self.tail > self.head and self.spans[self.tail - 1].live == 0:
                 self._drop(self.tail - 1)
+            self._cool_idle()
             span = self._add(seq >> SPAN_BITS)
         if at >= span.capacity:
             self._grow(span, at + 1)
@@ -154,12 +166,16 @@ cdef class SpanIndex:
         cdef uint32_t offset = <uint32_t>(seq & (SPAN_SLOTS - 1))
         if at == self.tail or self.spans[at].number != seq >> SPAN_BITS:
             return 0
-        return self.spans[at].subjects[offset] if offset < self.spans[at].top else 0
+        if offset >= self.spans[at].top:
+            return 0
+        if self.spans[at].cold:
+            return packed_slot(&self.spans[at], offset)
+        return self.spans[at].subjects[offset]
 
     cdef int remove(self, uint64_t seq, uint64_t size) except -1:
         """Something lives at `seq`."""
         cdef size_t at = self.span_from(seq >> SPAN_BITS)
-        cdef Span* span = &self.spans[at]
+        cdef Span* span = self.warm(&self.spans[at])
         span.subjects[seq & (SPAN_SLOTS - 1)] = 0
         span.live -= 1
         span.size -= size
@@ -195,7 +211,7 @@ cdef class SpanIndex:
             self.tail -= 1
             self._free(&self.spans[self.tail])
         if self.tail > self.head:
-            span = &self.spans[self.tail - 1]
+            span = self.warm(&self.spans[self.tail - 1])
             if span.number == seq >> SPAN_BITS:
                 span.top = min(span.top, <uint32_t>(seq & (SPAN_SLOTS - 1)) + 1)
                 self.clock += 1
@@ -210,6 +226,7 @@ cdef class SpanIndex:
             span = &self.spans[at]
             i = <uint32_t>(seq & (SPAN_SLOTS - 1)) if span.number == seq >> SPAN_BITS else 0
             if span.live:
+                self.warm(span)
                 while i < span.top:
                     if span.subjects[i]:
                         return (span.number << SPAN_BITS) + i
@@ -230,6 +247,8 @@ cdef class SpanIndex:
             i = span.top
             if span.number == seq >> SPAN_BITS:
                 i = min(i, <uint32_t>(seq & (SPAN_SLOTS - 1)) + 1)
+            if span.live:
+                self.warm(span)
             while i > 0 and span.live:
                 i -= 1
                 if span.subjects[i]:
@@ -262,6 +281,7 @@ cdef class SpanIndex:
                         continue
             else:
                 known = NULL
+            self.warm(span)
             while i < span.top:
                 number = span.subjects[i] & SUBJECT_ID_MASK
                 if (wanted.bits[number >> 5] >> (number & 31)) & 1:
@@ -325,7 +345,9 @@ cdef class SpanIndex:
             end = <uint32_t>min(<uint64_t>span.top, last + 1 - base) if last >= base else 0
             if i < end and not (i == 0 and self._known_empty(wanted, span)):
                 looked += end - i
-                count += self._next_slots(wanted, span, &i, end, found + count, limit - count)
+                count += next_in_span(
+                    wanted, self.warm(span), &i, end, found + count, limit - count
+                )
             resume[0] = base + i if count == limit else base + SPAN_SLOTS
         if resume[0] > last + 1 and first <= last:
             resume[0] = last + 1
@@ -340,24 +362,6 @@ cdef class SpanIndex:
         return known != NULL and (
             known.span == span.number and known.version == span.version and known.count == 0
         )
-
-    cdef uint32_t _next_slots(
-        self, SubjectFilter wanted, Span* span, uint32_t* at, uint32_t end, uint64_t* found,
-        uint32_t limit,
-    ) noexcept nogil:
-        """The matching ones of a span's slots from `at` to below `end`; `at` moves on."""
-        cdef uint32_t i = at[0], count = 0, number
-        cdef uint64_t base = span.number << SPAN_BITS
-        cdef bint every = wanted.mode == MATCH_ALL
-        while i < end and count < limit:
-            number = span.subjects[i] & SUBJECT_ID_MASK
-            # No subject is number 0, so its bit is never set.
-            if number if every else (wanted.bits[number >> 5] >> (number & 31)) & 1:
-                found[count] = base + i
-                count += 1
-            i += 1
-        at[0] = i
-        return count
 
     cdef uint64_t last_match(self, SubjectFilter wanted, uint64_t seq) noexcept nogil:
         """The highest live sequence at or below `seq` that the filter (after `sync`) matches, or 0."""
@@ -379,6 +383,7 @@ cdef class SpanIndex:
             i = span.top
             if span.number == seq >> SPAN_BITS:
                 i = min(i, <uint32_t>(seq & (SPAN_SLOTS - 1)) + 1)
+            self.warm(span)
             while i > 0:
                 i -= 1
                 number = span.subjects[i] & SUBJECT_ID_MASK
@@ -435,16 +440,16 @@ cdef class SpanIndex:
             high = <uint32_t>min(<uint64_t>span.top, last - base + 1)
             if low > 0 or high < span.top:
                 if low < high:
-                    total += count_in(wanted, span.subjects, low, high)
+                    total += count_span(wanted, span, low, high)
             elif wanted.mode == MATCH_ALL:
                 total += span.live
             else:
                 known = wanted.cached(span.number, self.tail - self.head)
                 if known == NULL:
-                    total += count_in(wanted, span.subjects, 0, span.top)
+                    total += count_span(wanted, span, 0, span.top)
                     continue
                 if known.span != span.number or known.version != span.version:
-                    known.count = count_in(wanted, span.subjects, 0, span.top)
+                    known.count = count_span(wanted, span, 0, span.top)
                     known.span = span.number
                     known.version = span.version
                 total += known.count
@@ -500,6 +505,7 @@ cdef class SpanIndex:
             span = self.span_from(at >> SPAN_BITS)
             if span == self.tail or self.spans[span].number != at >> SPAN_BITS:
                 break
+            self.warm(&self.spans[span])
             slot = self.spans[span].subjects[at & (SPAN_SLOTS - 1)]
             if at <= seq and slot & SUBJECT_ID_MASK == subject:
                 return at
@@ -530,6 +536,7 @@ cdef class SpanIndex:
             span = self.span_from(at >> SPAN_BITS)
             if span == self.tail or self.spans[span].number != at >> SPAN_BITS:
                 return 0
+            self.warm(&self.spans[span])
             if self.spans[span].subjects[at & (SPAN_SLOTS - 1)] & SUBJECT_ID_MASK == subject:
                 found = at
             distance = self.spans[span].distances[at & (SPAN_SLOTS - 1)]
@@ -556,7 +563,7 @@ cdef class SpanIndex:
             low = <uint32_t>(seq - base) if seq > base else 0
             high = <uint32_t>min(<uint64_t>span.top, end - base)
             if low < high:
-                found = find_subject(span.subjects, low, high, subject)
+                found = find_in_span(span, low, high, subject)
                 if found < high:
                     return base + found
             at += 1
@@ -579,7 +586,7 @@ cdef class SpanIndex:
             high = span.top
             if span.number == seq >> SPAN_BITS:
                 high = min(high, <uint32_t>(seq & (SPAN_SLOTS - 1)) + 1)
-            found = find_subject_down(span.subjects, high, subject)
+            found = find_down_in_span(span, high, subject)
             if found:
                 return base + found - 1 if base + found - 1 >= end else 0
         return 0
@@ -589,4 +596,5 @@ cdef class SpanIndex:
         cdef size_t i
         for i in range(self.head, self.tail):
             total += <uint64_t>self.spans[i].capacity * 8 + self.spans[i].packed_len
+            total += <uint64_t>self.spans[i].first_count * 4
         return total

@@ -1,0 +1,1 @@
+"""Nothing for Python: `_spans` calls it at C level."""
