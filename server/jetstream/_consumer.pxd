@@ -169,6 +169,7 @@ cdef class ConsumerCore(Sink):
     cdef void move_floor(self, uint64_t consumer_seq, uint64_t seq) noexcept nogil
     cdef int end_entry(self, Entry* entry, Ending why, str reason) except -1
     cdef int overdue(self, uint64_t seq) except -1
+    cdef int take_overdue(self, int64_t now_ns) except -1
     cdef bint needs_ack(self, uint64_t seq) noexcept nogil
     cdef int appended(self, uint64_t seq, uint64_t count) except -1
     cdef int gone(self, uint64_t seq) except -1

@@ -653,19 +653,10 @@ cdef class ConsumerCore(Sink):
 
     def tick(self, int64_t now_ns):
         """The time that was armed has come."""
-        cdef uint64_t[DUE_AT_ONCE] due
-        cdef uint32_t count, i
         cdef int64_t next_ns = 0
         if self.closed:
             return
-        while True:
-            count = self.table.take_due(now_ns, due, DUE_AT_ONCE)
-            for i in range(count):
-                self.overdue(due[i])
-            if count:
-                self.wake()
-            if count < DUE_AT_ONCE:
-                break
+        self.take_overdue(now_ns)
         self.arm(self.table.next_due())
         if self.is_held:
             self.is_held = False
@@ -680,6 +671,25 @@ cdef class ConsumerCore(Sink):
         if self.flow is not None:
             next_ns = self.flow.tick(now_ns)
             self.arm(next_ns)
+
+    cdef int take_overdue(self, int64_t now_ns) except -1:
+        """Those whose ack wait is over, in the order of the stream."""
+        cdef uint64_t[DUE_AT_ONCE] due
+        cdef uint32_t count = self.table.take_due(now_ns, due, DUE_AT_ONCE), i
+        cdef list many
+        if count < DUE_AT_ONCE:
+            for i in range(count):
+                self.overdue(due[i])
+        else:
+            # Each row is in order, but not one behind the other.
+            many = [due[i] for i in range(count)]
+            while count == DUE_AT_ONCE:
+                count = self.table.take_due(now_ns, due, DUE_AT_ONCE)
+                many.extend([due[i] for i in range(count)])
+            many.sort()
+            for seq in many:
+                self.overdue(seq)
+        return self.wake()
 
     @property
     def armed_ns(self):
