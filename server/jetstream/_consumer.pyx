@@ -677,6 +677,8 @@ cdef class ConsumerCore(Sink):
         cdef uint64_t[DUE_AT_ONCE] due
         cdef uint32_t count = self.table.take_due(now_ns, due, DUE_AT_ONCE), i
         cdef list many
+        if count == 0:
+            return 0
         if count < DUE_AT_ONCE:
             for i in range(count):
                 self.overdue(due[i])
