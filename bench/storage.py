@@ -9,18 +9,23 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from storage._blockhome import BlockHome
+from storage._cipher import aes_available
 from storage._directory import DataDirectory
 from storage._drill import append, load
 from storage.filestore import FileStores
+from storage.keys import ServerKeys
 
 Row = dict[str, Any]
 
@@ -31,8 +36,8 @@ def seconds_of(work: Callable[..., None], *arguments: Any) -> float:
     return time.perf_counter() - started
 
 
-def rate(path: Path, count: int, size: int, durable: bool, batch: int = 256) -> Row:
-    directory = DataDirectory(path, durable=durable)
+def rate(path: Path, count: int, size: int, durable: bool, batch: int = 256, **options: Any) -> Row:
+    directory = DataDirectory(path, durable=durable, **options)
     home = directory.create_stream({"name": "bench"})
     seconds = seconds_of(append, directory, home, count, batch, size, 1000)
     stats = directory.stats
@@ -84,6 +89,106 @@ def load_warm(path: Path, small: bool) -> Row:
     return {
         "in_order_per_s": round(count / in_order),
         "scattered_per_s": round(count / scattered),
+    }
+
+
+def append_encrypted(path: Path, small: bool) -> Row:
+    """Beside `append_128_durable`: what each cipher costs."""
+    count = 50_000 if small else 2_000_000
+    row: Row = {}
+    for cipher in ("none", "chacha", "aes"):
+        if cipher == "aes" and not aes_available():
+            continue
+        keys = None if cipher == "none" else ServerKeys("bench", cipher=cipher)
+        found = rate(path / cipher, count, 128, True, keys=keys)
+        row[f"{cipher}_messages_per_s"] = found["messages_per_s"]
+    return row
+
+
+def fill_with_text(directory: DataDirectory, count: int) -> BlockHome:
+    """Messages as sensors send them; random noise would not compress, one letter too well."""
+    chance = random.Random(1)
+    home = directory.create_stream({"name": "bench"})
+    for first in range(1, count + 1, 1000):
+        home.append_many(
+            [
+                (
+                    seq,
+                    seq,
+                    b"sensors.%d" % (seq % 1000),
+                    b"",
+                    b'{"id":"%x","temperature":%d.%d,"unit":"celsius","at":%d,"state":"nominal"}'
+                    % (
+                        chance.getrandbits(32),
+                        chance.randrange(40),
+                        chance.randrange(100),
+                        1_700_000_000_000 + seq,
+                    ),
+                )
+                for seq in range(first, min(first + 1000, count + 1))
+            ]
+        )
+        directory.wait(directory.commit())
+    directory.wait_applied()
+    return home
+
+
+def always(codec: str, settings: dict[str, Any]) -> str:
+    return codec
+
+
+def compressed(path: Path, small: bool) -> Row:
+    """Blocks made into frames in the background, then read."""
+    count = 30_000 if small else 400_000
+    row: Row = {}
+    for codec in ("none", "zstd", "s2", "lz4"):
+        directory = DataDirectory(path / codec, codec_of=partial(always, codec))
+        home = fill_with_text(directory, count)
+        started = time.process_time(), time.perf_counter()
+        directory.wait_rewritten()
+        cpu_s, seconds = time.process_time() - started[0], time.perf_counter() - started[1]
+        plain = sum(block["bytes"] for block in home.describe_blocks() if block["sealed"])
+        stored = sum(file.stat().st_blocks * 512 for file in path.glob(f"{codec}/streams/*/*.blk"))
+        load(home, count, 1)
+        in_order = seconds_of(load, home, count, 1)
+        scattered = seconds_of(load, home, count // 50, 7919)
+        row[codec] = {
+            "stored_mb": round(stored / 1e6, 1),
+            "rewritten_mb_per_s": round(plain / seconds / 1e6) if codec != "none" else None,
+            "rewrite_cpu_s": round(cpu_s, 2),
+            "in_order_per_s": round(count / in_order),
+            "scattered_per_s": round(count // 50 / scattered),
+        }
+        directory.close()
+    return row
+
+
+def pause_while_compressing(path: Path, small: bool) -> Row:
+    """The longest that the owner's thread waits in one turn of small commits and polls."""
+    directory = DataDirectory(path, codec_of=lambda settings: "zstd")
+    home = fill_with_text(directory, 100_000 if small else 400_000)
+    directory.maintain()
+    turns = []
+    deadline = time.monotonic() + 30
+    last = home.last_seq
+    while time.monotonic() < deadline:
+        waits = [b for b in home.describe_blocks() if b["sealed"] and not b["framed"]]
+        if not waits:
+            break
+        last += 1
+        started = time.perf_counter()
+        home.append_many([(last, last, b"s", b"", b"m")])
+        directory.commit()
+        directory.poll()
+        turns.append(time.perf_counter() - started)
+        time.sleep(0.0005)
+    directory.close()
+    turns.sort()
+    return {
+        "turns": len(turns),
+        "median_ms": round(turns[len(turns) // 2] * 1e3, 3),
+        "p999_ms": round(turns[len(turns) * 999 // 1000] * 1e3, 3),
+        "longest_ms": round(turns[-1] * 1e3, 3),
     }
 
 
@@ -146,7 +251,10 @@ ROWS: dict[str, Callable[[Path, bool], Row]] = {
     "append_128_durable": lambda path, small: rate(path, 50_000 if small else 4_000_000, 128, True),
     "append_128_lazy": lambda path, small: rate(path, 50_000 if small else 4_000_000, 128, False),
     "append_8k_durable": append_8k,
+    "append_128_encrypted": append_encrypted,
     "load_warm": load_warm,
+    "compressed": compressed,
+    "pause_while_compressing": pause_while_compressing,
     "recovery": recovery,
 }
 

@@ -523,7 +523,7 @@ cdef class BlockHome(FramingTable):
         for slot in range(block.slots):
             if is_dead(block, slot) and not start[slot >> 3] & (1 << (slot & 7)):
                 died.append(block.first_seq + (block.deltas[slot] if block.deltas != NULL else slot))
-        self.let_go_map(block)
+        self.retire_map(block)
         self.adopt_footer(block, &job.seal)
         block.last_checksum = job.seal.last_checksum
         block.flags |= BLOCK_SEALED
@@ -584,7 +584,7 @@ cdef class BlockHome(FramingTable):
                 elif block.dead > block.messages // 2:
                     self.shop.candidates.append((self, block.number))
         elif job.kind == JOB_REMOVE:
-            self.let_go_map(block)
+            self.retire_map(block)
             if job.file != NULL:
                 # Still open only if the disk failed before the job ran; the thread touches nothing then.
                 close_block_file(job.file, &self.shop.files.calls)
@@ -597,7 +597,7 @@ cdef class BlockHome(FramingTable):
         elif job.kind == JOB_SPLICE:
             block.erases -= 1
             (<FrameMemory>(<tuple>job.keep)[1]).unwritten -= 1
-            self.let_go_map(block)
+            self.retire_map(block)
         elif job.kind == JOB_CHECKPOINT:
             self.checkpoint_running = False
             if job.job.result == 0:

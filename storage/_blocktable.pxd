@@ -36,6 +36,7 @@ cdef class BlockTable(JobOwner):
     cdef int need_index(self, Block* block) except -1
     cdef int need_map(self, Block* block) except -1
     cdef void let_go_map(self, Block* block) noexcept
+    cdef int retire_map(self, Block* block) except -1
     cdef int scan_block(self, Block* block) except -1
     cdef uint32_t torn_size(self, const char* at, uint64_t room, Record* out) except? 0
     cdef const char* locate(self, Block* block, uint32_t slot) except? NULL

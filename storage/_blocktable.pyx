@@ -139,6 +139,13 @@ cdef class BlockTable(JobOwner):
         if not block.index_owned:
             block.offsets = block.deltas = block.frame_table = NULL
 
+    cdef int retire_map(self, Block* block) except -1:
+        """As `let_go_map`, of a file without a name: freeing its blocks takes the kernel milliseconds."""
+        if block.map != NULL:
+            self.shop.old_maps.append(<object>block.map)
+        self.let_go_map(block)
+        return 0
+
     cdef int need_index(self, Block* block) except -1:
         """Have the sequence index: from the footer, else by reading the records. 0: unreadable."""
         cdef Block footer

@@ -367,8 +367,8 @@ cdef class DataDirectory:
                 self.queue_block_work(batch)
             self.reap_blocks()
             self.want_checkpoints()
-            if self.shop.rewrite is not None or self.shop.to_frame:
-                pump_rewrites(self.shop, self.homes, None if self.closed else self.begin_rewrite)
+            if self.shop.rewrite is not None or self.shop.to_frame or self.shop.old_maps:
+                pump_rewrites(self.shop, self.homes, None if self.closed else self.begin_rewrite, self.pool)
         except OSError as error:
             self.fail(error)
         return 0

@@ -100,7 +100,7 @@ cdef class FramingTable(BlockTable):
         if rewrite.spoiled or block.flags & BLOCK_CUT or block.erases:
             self.wait_for_checkpoint(block.number)
             return self.end_rewrite(block)
-        if not rewrite.content:
+        if rewrite.content is None:
             return self.end_rewrite(block)
         block.flags |= BLOCK_SWAPPING
         self.swapping[block.number] = rewrite

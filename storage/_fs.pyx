@@ -183,7 +183,8 @@ cdef class FileMap:
 
     def __dealloc__(self):
         if self.data != NULL:
-            munmap(self.data, self.size)
+            with nogil:         # the last map of a removed file: the kernel frees its blocks now
+                munmap(self.data, self.size)
 
     def __getbuffer__(self, Py_buffer* buffer, int flags):
         PyBuffer_FillInfo(buffer, self, self.data, <Py_ssize_t>self.size, 1, flags)

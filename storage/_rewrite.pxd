@@ -38,7 +38,7 @@ cdef class Rewrite:
     cdef list parts
     cdef uint64_t position
     cdef list table
-    cdef bytes content
+    cdef Memory content             # the whole new file; None: nothing is left of the block
     cdef int begin(self, const Block* block, bint drop) except -1
     cdef FrameMemory fresh_frame(self, uint32_t offset, FrameCache cache, uint32_t layout)
     cdef int grow_piece(self) except -1

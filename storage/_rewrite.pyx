@@ -214,7 +214,7 @@ cdef class Rewrite:
         position, start = self.table[row]
         frame = cache.frames.get((self.group, self.number, layout, start))
         if frame is None:
-            frame = load_frame(self.content, PyBytes_AS_STRING(self.content), len(self.content), position,
+            frame = load_frame(self.content, self.content.data, self.content.capacity, position,
                                self.group, self.number, self.salt, self.key)
             frame.layout = layout
             cache.keep(frame)
@@ -231,7 +231,6 @@ cdef class Rewrite:
         cdef char* end = trailer
         cdef uint32_t index_size
         if not self.table:
-            self.content = b""      # nothing is left of the block
             return 0
         footer += (<char*>self.fresh.offsets)[: self.fresh.slots * 4]
         if self.fresh.flags & BLOCK_SPARSE:
@@ -248,7 +247,7 @@ cdef class Rewrite:
         store_trailer(end, &self.fresh, self.group, <uint32_t>self.position, <uint32_t>self.position + index_size,
                       <uint32_t>len(summary), complete, xxh64(footer, len(footer), self.salt),
                       <uint32_t>len(self.table), self.salt)
-        self.content = b"".join((head, *self.parts, footer, trailer))
+        self.content = joined([bytes(head), *self.parts, bytes(footer), bytes(trailer)])
         self.parts = []
         return 0
 
@@ -284,7 +283,7 @@ cdef BlockJob* replace_job(Rewrite rewrite, Block* block) except NULL:
     job.block = block
     job.path = strdup(os.fsencode(home.block_path(block.number)))
     job.directory = strdup(os.fsencode(home.path))
-    job.data, job.size = PyBytes_AS_STRING(rewrite.content), len(rewrite.content)
+    job.data, job.size = rewrite.content.data, rewrite.content.capacity
     job.seal = rewrite.fresh
     job.seal.offsets = job.seal.deltas = NULL
     keep = (rewrite.content, rewrite.dead)
@@ -310,6 +309,21 @@ cdef BlockJob* splice_job(BlockTable home, Block* block, FrameMemory frame, int 
     Py_INCREF(keep)
     job.keep = <PyObject*>keep
     return job
+
+
+cdef Memory joined(list parts):
+    """One piece of memory, without keeping the interpreter from others for long."""
+    cdef Memory out = Memory(sum(map(len, parts)))
+    cdef char* to = out.data
+    cdef const char* source
+    cdef size_t size
+    cdef bytes part
+    for part in parts:
+        source, size = PyBytes_AS_STRING(part), len(part)
+        with nogil:
+            memcpy(to, source, size)
+        to += size
+    return out
 
 
 cdef void index_record(Block* fresh, const Block* old, uint32_t slot, bint drop, const char* at) noexcept nogil:

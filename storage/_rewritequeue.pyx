@@ -8,10 +8,12 @@ from storage._framing cimport FramingTable
 from storage._rewrite cimport Rewrite
 
 
-cdef int pump_rewrites(Workshop shop, dict homes, object begin) except -1:
+cdef int pump_rewrites(Workshop shop, dict homes, object begin, object pool) except -1:
     """Take what is finished and start the next with `begin(run)`; None: the directory is closing."""
     cdef FramingTable home
     cdef Rewrite rewrite
+    if shop.old_maps:
+        shop.old_maps = pool.discard(shop.old_maps) if pool is not None else []
     while begin is not None:
         rewrite = shop.rewrite
         if rewrite is not None:

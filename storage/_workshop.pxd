@@ -30,6 +30,7 @@ cdef class Workshop:
     cdef readonly uint32_t block_size_max
     cdef uint64_t tick
     cdef object to_frame        # (home, block number) to be rewritten in the pool
+    cdef list old_maps          # of files that were replaced or removed: the pool lets go of them
     cdef object waiting         # homes with sealed blocks that wait for a checkpoint
     cdef object rewrite         # the Rewrite that the pool works on, else None
     cdef object candidates      # (home, block number) that became mostly dead

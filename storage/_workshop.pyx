@@ -31,6 +31,7 @@ cdef class Workshop:
         self.in_flight = deque()
         self.candidates = deque()
         self.to_frame = deque()
+        self.old_maps = []
         self.waiting = set()
         self.views = ViewArena()
         self.frame_cache = FrameCache(frame_cache_bytes_max)

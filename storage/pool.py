@@ -26,10 +26,18 @@ class RewritePool:
         self._wake = wake
         self._executor = ThreadPoolExecutor(1, "martlet-rewrite", initializer=yield_to_others)
         self._job: Future[None] | None = None
+        self._closed = False
 
     def begin(self, run: Callable[[], None]) -> None:
         self._job = self._executor.submit(run)
         self._job.add_done_callback(lambda job: self._wake())
+
+    def discard(self, objects: list[object]) -> list[object]:
+        """Let go of them in the pool's thread; an empty list for the next ones."""
+        if self._closed:
+            return []
+        self._executor.submit(objects.clear)
+        return []
 
     def wait(self) -> None:
         """Until the job under way, if any, is done. Not for the loop."""
@@ -37,4 +45,5 @@ class RewritePool:
             self._job.result()
 
     def close(self) -> None:
+        self._closed = True
         self._executor.shutdown()
