@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "$JS.API."
 TYPE_PREFIX: Final = "io.nats.jetstream.api.v1."
-SETTLED_TOGETHER: Final = 64
+SETTLED_TOGETHER: Final = 256
 """Streams that are made durable at once, while more requests wait."""
 NO_RESPONDERS: Final = b"NATS/1.0 503\r\nNats-Subject: %s\r\n\r\n"
 
