@@ -33,13 +33,14 @@ OPERATIONS = 40
 # More than the longest wait there can be: backoffs, naks, pins, requests.
 ROUNDS = 40
 ROUND_S = 1.0
+STALLED = re.compile(rb"Nats-Consumer-Stalled: (\S+)")
 PIN = re.compile(rb"Nats-Pin-Id: (\S+)")
 
 Operation = tuple[str, int, int, int]
 WEIGHTS = {
     "publish": 30, "pull": 25, "answer": 30, "listen": 5, "unlisten": 4, "delete": 4, "purge": 2,
     "update": 5, "pause": 3, "resume": 3, "reset": 2, "unpin": 2, "wait": 12, "restart": 3,
-    "limit": 2, "lose": 5,
+    "limit": 2, "lose": 5, "deafen": 2, "flood": 1,
 }  # fmt: skip
 
 
@@ -110,7 +111,7 @@ def push_config(chance: random.Random, name: str) -> dict[str, Any]:
     config |= chance.choice(({}, {"deliver_group": "g"}))
     config |= chance.choice((
         {}, {"idle_heartbeat": SECOND}, {"idle_heartbeat": SECOND, "flow_control": True},
-        {"rate_limit_bps": 100_000},
+        {"rate_limit_bps": 40_000_000},
     ))  # fmt: skip
     return config
 
@@ -136,6 +137,8 @@ class Player:
         self.unanswered: list[Heard] = []
         self.asked = 0
         self.listening: set[str] = set()
+        # Requests of flow control are not answered while it is so.
+        self.is_deaf = False
         storage = "file" if play.on_disk else "memory"
         stream = {"name": "S", "subjects": ["s.>"], "storage": storage}
         self.demand(self.world.ask("STREAM.CREATE.S", stream))
@@ -220,6 +223,14 @@ class Player:
                 self.world.unlisten(f"{name}:{number}")
         if self.unanswered:
             del self.unanswered[which % len(self.unanswered) :]
+
+    def deafen(self, how: int, more: int, most: int) -> None:
+        self.is_deaf = bool(how % 2)
+
+    def flood(self, subject: int, how: int, more: int) -> None:
+        """More than a window of flow control."""
+        for _ in range(6):
+            self.world.publish(SUBJECTS[subject % 3], b"x" * 500_000)
 
     def listen(self, number: int, how: int, more: int) -> None:
         name = self.name(number)
@@ -320,8 +331,10 @@ class Player:
         elif heard.headers.startswith(b"NATS/1.0 423"):
             # The place is somebody else's: this client stands by.
             told.pin = ""
-        elif b"FlowControl" in heard.headers:
+        elif b"FlowControl" in heard.headers and not self.is_deaf:
             self.world.publish(heard.reply)
+        elif (stalled := STALLED.search(heard.headers)) and not self.is_deaf:
+            self.world.publish(stalled[1].decode())
 
     # What must hold
 
@@ -336,6 +349,7 @@ class Player:
             raise QuietError(f"warned: {self.world.warnings}")
 
     def drain(self) -> None:
+        self.is_deaf = False
         for number in range(len(self.told)):
             self.resume(number, 0, 0)
             self.listen(number, 0, 0)
