@@ -18,6 +18,7 @@ from pyspark_jetstream.scan import Tally
 from pyspark_jetstream.tables import COLUMNS, PARTITION_COLUMNS, DayWriter, Tables
 
 LAKE_STEP_BYTES = 64 << 20
+BATCH_BYTES = 8 << 20
 OFFSETS_PROPERTY = "martlet.offsets"
 APPLICATION = "martlet-export"
 
@@ -28,7 +29,7 @@ def for_tables(asked: Options) -> Options:
     """With the columns that the Parquet tables have beside their folders."""
     names = [name for name in COLUMNS.split(",") if name not in PARTITION_COLUMNS]
     chosen = columns.choose(names, kafka=False, headers=True, deleted=False)
-    return replace(asked, columns=chosen)
+    return replace(asked, columns=chosen, batch_bytes=BATCH_BYTES)
 
 
 def to_parquet(asked: Options, root: str, told: Told, tally: Tally | None = None) -> int:
@@ -57,7 +58,8 @@ def describe(step: Step) -> str:
 def for_lake(asked: Options) -> Options:
     """One table with all columns."""
     names = COLUMNS.split(",")
-    return replace(asked, columns=columns.choose(names, kafka=False, headers=True, deleted=False))
+    chosen = columns.choose(names, kafka=False, headers=True, deleted=False)
+    return replace(asked, columns=chosen, batch_bytes=BATCH_BYTES)
 
 
 def step_table(follower: Follower, step: Step) -> pa.Table:

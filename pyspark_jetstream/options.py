@@ -16,7 +16,8 @@ from pyspark_jetstream.errors import OptionError
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-BATCH_BYTES: Final = 8 << 20
+# Small: while Spark takes one batch the next is made, and both stay in the processor's caches.
+BATCH_BYTES: Final = 1 << 20
 BATCH_BYTES_MAX: Final = 64 << 20
 PARTITION_BYTES: Final = 32 << 20
 NAMES: Final = (
