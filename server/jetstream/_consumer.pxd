@@ -192,7 +192,7 @@ cdef class StreamFeed(StoreEvents):
     cdef public Retention retention
     cdef readonly uint64_t durable_seq  # counted up to here
     cdef readonly Sublist interest      # of the consumers; `>` of those without filter
-    cdef readonly list cores
+    cdef readonly dict cores            # in the order in which they came; no values
     cdef uint32_t filtered              # how many of them have filters
 
     cdef int count_for(

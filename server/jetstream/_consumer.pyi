@@ -124,7 +124,7 @@ class StreamFeed:
     retention: int
     durable_seq: int
     interest: Sublist
-    cores: list[ConsumerCore]
+    cores: dict[ConsumerCore, None]
     def __init__(
         self,
         hub: ConsumerHub,
@@ -139,7 +139,8 @@ class StreamFeed:
     def set_retention(self, retention: str) -> None: ...
     def add(self, core: ConsumerCore) -> None: ...
     def drop(self, core: ConsumerCore) -> None: ...
-    def count_filtered(self) -> None: ...
+    def changed_filters(self, had: bool, has: bool) -> None:
+        """One of them has filters now, or has none any more."""
     def appended(self, first: int, last: int) -> None:
         """These became durable."""
     def remove_unwanted(self, first: int, last: int) -> int:

@@ -185,12 +185,13 @@ cdef class ConsumerCore(Sink):
         self.waiting.by_priority = config.priority_policy == "prioritized"
         self.take_waits(config)
         if self.filters is None or changed:
+            had_filters = bool(self.filters)
             self.filters = filters
             self.wanted = self.store.own_filter(filters or None)
             if self.interest_subs:
                 self.drop_interest()
                 self.raise_interest()
-                self.feed.count_filtered()
+                self.feed.changed_filters(had_filters, bool(filters))
                 self.search_seq = self.next_seq
                 self.recount()
         if self.request_sub != NULL:
@@ -1439,7 +1440,7 @@ cdef class StreamFeed(StoreEvents):
         self.retention = RETENTIONS[retention]
         self.durable_seq = durable_seq
         self.interest = Sublist(cache=True, seed=hub.broker.random)
-        self.cores = []
+        self.cores = {}
 
     def attach(self, StreamSink sink):
         """What stores the stream's messages asks here whether somebody wants them."""
@@ -1453,18 +1454,19 @@ cdef class StreamFeed(StoreEvents):
     def add(self, ConsumerCore core not None):
         if not self.cores:
             self.store.set_events(self)
-        self.cores.append(core)
-        self.count_filtered()
+        self.cores[core] = None
+        self.filtered += bool(core.filters)
 
     def drop(self, ConsumerCore core not None):
         if core in self.cores:
-            self.cores.remove(core)
+            del self.cores[core]
+            self.filtered -= bool(core.filters)
         if not self.cores:
             self.store.set_events(None)
-        self.count_filtered()
 
-    def count_filtered(self):
-        self.filtered = sum(1 for each in self.cores if each.filters)
+    def changed_filters(self, bint had, bint has):
+        """One of them has filters now, or has none any more."""
+        self.filtered += has - had
 
     # What happens in the stream
 
