@@ -133,7 +133,7 @@ cdef class CommitLog:
     cdef size_t direct_count
     cdef size_t direct_room
     cdef size_t large_bytes                 # of large records in the open batch
-    cdef readonly size_t direct_from        # above so many the others go straight to their blocks
+    cdef readonly size_t direct_from        # above so many the others go straight to their blocks; 0: never
     cdef set unsynced_blocks                # paths, in lazy mode
     cdef bint goes_direct(self, size_t size) noexcept
     cdef char* side_memory(self, size_t size) except NULL

@@ -185,7 +185,7 @@ cdef class CommitLog:
 
     def __cinit__(self, str path, DiskThread disk, bytes identity, uint64_t salt, uint64_t first_number,
                   list spare, uint64_t segment_size=64 << 20, int free_segments_max=4, bint durable=True,
-                  size_t direct_from=64 << 10):
+                  size_t direct_from=0):
         self.path = path
         self.disk = disk
         self.identity = identity
@@ -366,7 +366,7 @@ cdef class CommitLog:
 
         That costs a sync more, so only when there is much, or others are waiting for the disk anyway.
         """
-        if size < min(<size_t>LARGE_RECORD, self.direct_from):
+        if self.direct_from == 0 or size < min(<size_t>LARGE_RECORD, self.direct_from):
             return False
         self.large_bytes += size
         return self.large_bytes > self.direct_from or self.backlog_bytes > 0

@@ -63,7 +63,7 @@ cdef class DataDirectory:
                  segment_size: int = 64 << 20, log_bytes_max: int = 256 << 20,
                  block_size_min: int = 64 << 10, block_size_max: int = 8 << 20,
                  backlog_bytes_max: int = 64 << 20, files_open_max: int = 512, maps_open_max: int = 1024,
-                 direct_from: int = 64 << 10,
+                 direct_from: int = 0,
                  attach=None, keys=None, label_of=name_in,
                  codec_of=no_codec, frame_cache_bytes_max: int = 32 << 20):
         """`attach(home, settings)` is called for each stream found, between its checkpoint and the replay.
