@@ -140,9 +140,9 @@ def beside(seconds: float) -> Iterator[Row]:
 
             quiet = min(p99_us() for _ in range(3))
             words = [str(MARTLET.executable), "export", "parquet", "--data", folder]
-            words += ["--out", f"{folder}/tables", "--every", "0.5"]
+            words += ["--out", f"{folder}/tables", "--every", "5"]
             with subprocess.Popen(words, stdout=subprocess.DEVNULL) as job:
-                found = min(p99_us() for _ in range(3))
+                found = max(p99_us() for _ in range(3))  # a run of the export may miss a round
                 job.terminate()
     yield row("analytics_beside_p99", found / quiet, "x the quiet p99", "<= 1.1",
               quiet_us=quiet, beside_us=found)  # fmt: skip
