@@ -676,23 +676,14 @@ cdef class ConsumerCore(Sink):
     cdef int take_overdue(self, int64_t now_ns) except -1:
         """Those whose ack wait is over, in the order of the stream."""
         cdef uint64_t[DUE_AT_ONCE] due
-        cdef uint32_t count = self.table.take_due(now_ns, due, DUE_AT_ONCE), i
-        cdef list many
-        if count == 0:
-            return 0
-        if count < DUE_AT_ONCE:
-            for i in range(count):
-                self.overdue(due[i])
-        else:
-            # Each row is in order, but not one behind the other.
-            many = [due[i] for i in range(count)]
-            while count == DUE_AT_ONCE:
-                count = self.table.take_due(now_ns, due, DUE_AT_ONCE)
-                many.extend([due[i] for i in range(count)])
-            many.sort()
-            for seq in many:
-                self.overdue(seq)
-        return self.wake()
+        cdef uint32_t count = DUE_AT_ONCE, i
+        cdef list many = []
+        while count == DUE_AT_ONCE:
+            count = self.table.take_due(now_ns, due, DUE_AT_ONCE)
+            many.extend([due[i] for i in range(count)])
+        for seq in sorted(many):
+            self.overdue(seq)
+        return self.wake() if many else 0
 
     @property
     def armed_ns(self):
