@@ -148,7 +148,7 @@ def unlock(meta: StreamMeta, keys: DirectoryKeys | None, label: str = "") -> Unl
 
 
 def find_streams(folder: Path, damage: list[str]) -> tuple[list[tuple[Path, StreamMeta]], int]:
-    """The streams in a directory, and the next free group; leftovers of unfinished work are removed."""
+    """The streams of a directory and the next free group; what unfinished work left is removed."""
     streams = []
     next_group = 1
     for directory in sorted(folder.iterdir()):

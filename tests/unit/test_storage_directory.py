@@ -254,7 +254,7 @@ def test_a_mostly_dead_block_is_rewritten(tmp_path: Path) -> None:
 
 
 def test_a_wait_inside_leaves_the_loop_something_to_look_at(tmp_path: Path) -> None:
-    """Deleting a stream reaps what the loop would have been told of: it must be told all the same."""
+    """Deleting a stream reaps what the loop would have been told of: it is told all the same."""
     directory = DataDirectory(tmp_path)
     home, other = (directory.create_stream({"name": name}) for name in "st")
     home.append_many(messages(1, 5))
