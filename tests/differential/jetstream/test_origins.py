@@ -67,8 +67,6 @@ def settled(value: Any) -> Any:
         return DELIVER.sub(r"\1<generated>", value)
     if isinstance(value, dict):
         shown = {key: settled(item) for key, item in value.items()}
-        # When flow control acknowledged last is not told by ours.
-        shown.get("ack_floor", {}).pop("last_active", None)
         if "lag" in shown and "active" in shown:
             shown["active"] = "<never>" if shown["active"] < 0 else "<active>"
         return shown

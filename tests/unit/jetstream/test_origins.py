@@ -180,6 +180,21 @@ def test_what_a_queue_hands_over_goes_only_when_the_copy_took_it() -> None:
 
 
 @pytest.mark.feature("7.004")
+def test_a_consumer_tells_when_flow_control_acknowledged_last() -> None:
+    world = EngineWorld()
+    world.create("Q", subjects=["q.>"], retention="workqueue")
+    world.create("T", sources=[{"name": "Q"}])
+    world.run()
+    name = next(iter(world.stream("Q").consumers))
+    assert "last_active" not in world.ask(f"CONSUMER.INFO.Q.{name}")["ack_floor"]
+    world.publish("q.a")
+    world.pass_time(3)
+    floor = world.ask(f"CONSUMER.INFO.Q.{name}")["ack_floor"]
+    assert (floor["consumer_seq"], floor["stream_seq"]) == (1, 1)
+    assert "last_active" in floor
+
+
+@pytest.mark.feature("7.004")
 def test_a_queue_whose_consumer_is_deleted_is_asked_again() -> None:
     world = EngineWorld()
     world.create("Q", subjects=["q.>"], retention="workqueue")
