@@ -94,6 +94,22 @@ def watched(program: Program, scale: Scale) -> Numbers:
         return generate(server, "fetch", count=keys, batch=0, last_per_subject=True)
 
 
+def delivered(program: Program, scale: Scale) -> Numbers:
+    """One message under way, from its publish to its delivery; both sync before they show it."""
+    always = "sync_interval: always" if program.name == "peer" else ""
+    with running(program, always) as server:
+        ask(server, "STREAM.CREATE.B", {"name": "B", "subjects": ["bench.js"]})
+        config = {"durable_name": "P", "ack_policy": "none"}
+        ask(server, "CONSUMER.DURABLE.CREATE.B.P", {"stream_name": "B", "config": config})
+        return generate(
+            server,
+            "delivered",
+            size=PAYLOAD_BYTES,
+            seconds=scale.seconds,
+            warmup=scale.warmup_s,
+        )
+
+
 def many(program: Program, scale: Scale) -> Numbers:
     """Durable consumers with a filter each; then one message a second to each, acknowledged."""
     count = scale.connections

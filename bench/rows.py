@@ -8,7 +8,7 @@ Rows of one measurement share its runs. A new row is a `Row` below; a new load i
 from dataclasses import dataclass
 from enum import Enum
 
-from bench import consumers, jetstream, loads
+from bench import buckets, consumers, copies, jetstream, loads
 
 
 class Better(Enum):
@@ -116,13 +116,23 @@ def _fleet(name: str, storage: str, acked: bool, about: str) -> Row:
     return _streams(name, measurement, "cpu_percent", "%", 40, about)
 
 
+_DELIVERED = Measurement("js_delivered", consumers.delivered)
 _MANY_CONSUMERS = Measurement("js_many_consumers", consumers.many, rounds=1)
 
 
-def _consumer(name: str, run: loads.Run, goal: float, about: str) -> Row:
+def _consumer(
+    name: str, run: loads.Run, goal: float, about: str, key: str = "messages_per_s"
+) -> Row:
     return Row(
-        name, "consumers", Measurement(name, run), "messages_per_s", "msg/s", Better.HIGHER,
+        name, "consumers", Measurement(name, run), key, "msg/s", Better.HIGHER,
         times(goal), about,
+    )  # fmt: skip
+
+
+def _delivered(key: str, goal: Goal | None, about: str) -> Row:
+    return Row(
+        f"js_delivered_{key.removesuffix('_us')}", "consumers", _DELIVERED, key, "us",
+        Better.LOWER, goal, about,
     )  # fmt: skip
 
 
@@ -179,6 +189,16 @@ ROWS: tuple[Row, ...] = (
     _consumer("js_fetch", consumers.fetched(acks=False), 2.0, "the same without acks"),
     _consumer("js_ordered", consumers.ordered, 2.0, "ordered consumer: push, flow control"),
     _consumer("js_watch", consumers.watched, 1.5, "a bucket's watch: the last of each key"),
+    _consumer("js_kv_put", buckets.puts, 1.5, "100,000 keys, file, 128 B, 256 in flight: durable, "
+              "against the peer's lazy default", "acks_per_s"),
+    _consumer("js_kv_get", buckets.gets, 1.5, "their values, direct get, 256 in flight; memory",
+              "acks_per_s"),
+    _delivered("p50_us", times(1.0), "publish to delivery, 1 in flight, file, both durable"),
+    _delivered("p99_us", None, "the same"),
+    _consumer("js_mirror_copy", copies.copied({"mirror": {"name": "B"}}), 1.0,
+              "a mirror catches up with 300,000 messages of 128 B: memory to file"),
+    _consumer("js_source_copy", copies.copied({"sources": [{"name": "B"}]}), 1.0,
+              "the same by a source"),
     _many("create_p50_ms", "ms", 1.0, "making a durable consumer beside 10,000 others"),
     _many("create_s", "s", 10.0, "making 10,000 durable consumers, 200 under way"),
     _many("cpu_percent", "%", 30.0, "10,000 filtered durables, 1 message a second each, acked"),

@@ -1,5 +1,6 @@
-/* The stream that listens to bench.js is there already. Each publish has a reply subject of its
- * own; acks must come in the order of the publishes, with sequences that go up by one. */
+/* The stream that listens to bench.js, or the bucket KV_B, is there already. Each publish has a
+ * reply subject of its own; acks must come in the order of the publishes, with sequences that go up
+ * by one. Values are asked for in the same way, from a bucket in which every key was put before. */
 #define _GNU_SOURCE
 #include "acked.h"
 
@@ -12,7 +13,7 @@
 
 #include "histogram.h"
 
-enum { LINE_BYTES = 96, OUTPUT_BYTES = 1 << 20, BUFFER_BYTES = 1 << 20 };
+enum { LINE_BYTES = 128, OUTPUT_BYTES = 1 << 20, BUFFER_BYTES = 1 << 20 };
 
 struct acked {
     const struct target *target;
@@ -25,20 +26,35 @@ struct acked {
     struct histogram histogram;
 };
 
+/* What a client library sends for one publish, put or get; the line, without a payload. */
+static int line_write(const struct acked *acked, char *line)
+{
+    const struct acked_options *options = acked->options;
+    unsigned long long number = (unsigned long long)acked->sent;
+    unsigned long long key = options->keys ? number % (unsigned long long)options->keys : 0;
+    if (options->get)
+        return sprintf(line, "PUB $JS.API.DIRECT.GET.KV_B.$KV.B.%llu _INBOX.bench.%010llu 0\r\n\r\n", key,
+                       number);
+    if (options->keys)
+        return sprintf(line, "PUB $KV.B.%llu _INBOX.bench.%010llu %d\r\n", key, number,
+                       options->payload_bytes);
+    return sprintf(line, "PUB bench.js _INBOX.bench.%010llu %d\r\n", number, options->payload_bytes);
+}
+
 static void publish_more(struct acked *acked)
 {
     const struct acked_options *options = acked->options;
+    size_t payload_bytes = options->get ? 0 : (size_t)options->payload_bytes + 2;
     if (acked->output_begin == acked->output_end)
         acked->output_begin = acked->output_end = 0;
     uint64_t now = now_ns();
     while (acked->sent - acked->answered < (uint64_t)options->in_flight
-           && acked->output_end + LINE_BYTES + (size_t)options->payload_bytes < OUTPUT_BYTES) {
+           && acked->output_end + LINE_BYTES + payload_bytes < OUTPUT_BYTES) {
         acked->sent_ns[acked->sent % (uint64_t)options->in_flight] = now;
-        acked->output_end += (size_t)sprintf(acked->output + acked->output_end,
-            "PUB bench.js _INBOX.bench.%010llu %d\r\n", (unsigned long long)acked->sent++,
-            options->payload_bytes);
-        memcpy(acked->output + acked->output_end, acked->payload, (size_t)options->payload_bytes + 2);
-        acked->output_end += (size_t)options->payload_bytes + 2;
+        acked->output_end += (size_t)line_write(acked, acked->output + acked->output_end);
+        memcpy(acked->output + acked->output_end, acked->payload, payload_bytes);
+        acked->output_end += payload_bytes;
+        acked->sent++;
     }
 }
 
@@ -55,12 +71,8 @@ static void output_send(struct acked *acked)
     }
 }
 
-static void ack_arrived(struct acked *acked, const char *line, const char *body, size_t body_bytes)
+static void seq_check(struct acked *acked, const char *body, size_t body_bytes)
 {
-    char expected[LINE_BYTES];
-    int length = sprintf(expected, "MSG _INBOX.bench.%010llu ", (unsigned long long)acked->answered);
-    if (memcmp(line, expected, (size_t)length) != 0)
-        fail("the ack of %.*s was due, and %.*s came", length, expected, length, line);
     const char *seq = memmem(body, body_bytes, "\"seq\":", 6);
     if (!seq || memmem(body, body_bytes, "\"error\"", 7))
         fail("no ack: %.*s", (int)body_bytes, body);
@@ -69,12 +81,36 @@ static void ack_arrived(struct acked *acked, const char *line, const char *body,
         fail("sequence %llu came after %llu", (unsigned long long)number,
              (unsigned long long)acked->stream_seq);
     acked->stream_seq = number;
+}
+
+static void value_check(const struct acked *acked, const char *body, size_t body_bytes)
+{
+    const struct acked_options *options = acked->options;
+    char wanted[LINE_BYTES];
+    int key = (int)(acked->answered % (uint64_t)options->keys);
+    int length = sprintf(wanted, "\r\nNats-Subject: $KV.B.%d\r\n", key);
+    size_t size = (size_t)options->payload_bytes;
+    if (body_bytes < size || !memmem(body, body_bytes - size, wanted, (size_t)length)
+        || memcmp(body + body_bytes - size, acked->payload, size) != 0)
+        fail("not the value of key %d: %.*s", key, (int)body_bytes, body);
+}
+
+static void answer_arrived(struct acked *acked, const char *line, const char *body, size_t body_bytes)
+{
+    char expected[LINE_BYTES];
+    int length = sprintf(expected, "MSG _INBOX.bench.%010llu ", (unsigned long long)acked->answered);
+    if (memcmp(line + (*line == 'H'), expected, (size_t)length) != 0)
+        fail("the answer %.*s was due, and %.*s came", length, expected, length, line);
+    if (acked->options->get)
+        value_check(acked, body, body_bytes);
+    else
+        seq_check(acked, body, body_bytes);
     uint64_t sent = acked->sent_ns[acked->answered % (uint64_t)acked->options->in_flight];
     histogram_add(&acked->histogram, now_ns() - sent);
     acked->answered++;
 }
 
-static void acks_read(struct acked *acked)
+static void answers_read(struct acked *acked)
 {
     ssize_t got = recv(acked->fd, acked->buffer + acked->have, BUFFER_BYTES - acked->have, MSG_DONTWAIT);
     if (got < 0 && errno == EAGAIN)
@@ -86,7 +122,7 @@ static void acks_read(struct acked *acked)
         const char *newline = memchr(at, '\n', (size_t)(end - at));
         if (!newline)
             break;
-        if (memcmp(at, "MSG ", 4) != 0) {
+        if (memcmp(at, "MSG ", 4) != 0 && memcmp(at, "HMSG ", 5) != 0) {
             control_is_pong(at, (size_t)(newline - at));
             at = newline + 1;
             continue;
@@ -97,7 +133,7 @@ static void acks_read(struct acked *acked)
         size_t body_bytes = strtoul(size, NULL, 10);
         if ((size_t)(end - newline - 1) < body_bytes + 2)
             break;
-        ack_arrived(acked, at, newline + 1, body_bytes);
+        answer_arrived(acked, at, newline + 1, body_bytes);
         at = newline + 1 + body_bytes + 2;
     }
     acked->have = (size_t)(end - at);
@@ -117,10 +153,10 @@ static struct usage phase_run(struct acked *acked, double seconds)
         bool waiting = acked->output_begin < acked->output_end;
         struct pollfd watched = {acked->fd, (short)(POLLIN | (waiting ? POLLOUT : 0)), 0};
         if (poll(&watched, 1, acked->options->stall_ms) == 0)
-            fail("%llu publishes had no ack within %d ms",
+            fail("%llu requests had no answer within %d ms",
                  (unsigned long long)(acked->sent - acked->answered), acked->options->stall_ms);
         if (watched.revents & (POLLIN | POLLHUP | POLLERR))
-            acks_read(acked);
+            answers_read(acked);
     } while (acked->answered < acked->sent || now_ns() < deadline);
     return usage_since(acked->target, start);
 }

@@ -6,6 +6,8 @@
 
 struct acked_options {
     int in_flight;
+    int keys;               /* of a bucket, put in turn; 0: everything goes to bench.js */
+    bool get;               /* the keys' values are asked for instead */
     int payload_bytes;
     double seconds;
     double warmup_seconds;

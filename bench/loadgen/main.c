@@ -10,6 +10,7 @@
 #include "attack.h"
 #include "calibrate.h"
 #include "crowd.h"
+#include "delivered.h"
 #include "fetch.h"
 #include "latency.h"
 #include "paced.h"
@@ -27,7 +28,10 @@ static const char USAGE[] =
     "  stream         publishers and subscribers as fast as they can; 0 subscribers: publish only,\n"
     "                 timed up to the PONG behind the last message\n"
     "  latency        requesters with one request in flight each, responders that answer at once\n"
-    "  acked          publishes to bench.js with --in-flight of them unanswered; a stream answers\n"
+    "  acked          publishes to bench.js with --in-flight of them unanswered; a stream answers; with\n"
+    "                 --keys to so many keys of the bucket B in turn, with --get they are read\n"
+    "  delivered      one publish to bench.js under way at a time; when it comes back to another\n"
+    "                 connection from the pull consumer P of stream B\n"
     "  paced          --publishers on subjects bench.paced.<i>, each publishes --rate a second; with\n"
     "                 --acks each waits for answers\n"
     "  fetch          takes --count messages of the consumer P of stream B in batches of --batch,\n"
@@ -55,6 +59,8 @@ static const char USAGE[] =
     "  --queue             responders share a queue group\n"
     "  --connections N     that share the subscriptions [10]\n"
     "  --in-flight N       publishes without an ack yet [1]\n"
+    "  --keys N            of the bucket [0: none]\n"
+    "  --get               the bucket's values are asked for\n"
     "  --rate N            publishes a second of each paced publisher [100]\n"
     "  --batch N           messages of one pull request [500]\n"
     "  --last-per-subject  pushed: the last message of each subject only\n"
@@ -68,7 +74,7 @@ static const char USAGE[] =
 struct arguments {
     const char *host, *kind;
     int port, server_pid, size, publishers, subscribers, subjects, requesters, responders;
-    int batch, last_per_subject, in_flight, rate, acks, queue, connections, at_once, bytes_per_ms, stall_ms;
+    int batch, last_per_subject, in_flight, rate, acks, keys, get, queue, connections, at_once, bytes_per_ms, stall_ms;
     long long count;
     double seconds, warmup, settle;
 };
@@ -121,6 +127,7 @@ static struct arguments arguments_parse(int argc, char **argv)
         {"responders", WHOLE, &a.responders, 1, 99}, {"queue", FLAG, &a.queue, 0, 0},
         {"connections", WHOLE, &a.connections, 1, PEERS_MAX},
         {"in-flight", WHOLE, &a.in_flight, 1, 1 << 20},
+        {"keys", WHOLE, &a.keys, 0, 1e9}, {"get", FLAG, &a.get, 0, 0},
         {"rate", WHOLE, &a.rate, 1, 100000}, {"acks", FLAG, &a.acks, 0, 0},
         {"last-per-subject", FLAG, &a.last_per_subject, 0, 0}, {"batch", WHOLE, &a.batch, 0, 1 << 20},
         {"at-once", WHOLE, &a.at_once, 1, 1024},
@@ -177,9 +184,19 @@ static void run_latency(const struct arguments *a)
 static void run_acked(const struct arguments *a)
 {
     struct target target = target_of(a);
-    struct acked_options options = {.in_flight = a->in_flight, .payload_bytes = a->size,
+    struct acked_options options = {.in_flight = a->in_flight, .keys = a->keys, .get = a->get, .payload_bytes = a->size,
         .seconds = a->seconds, .warmup_seconds = a->warmup, .stall_ms = a->stall_ms};
+    if (a->get && a->keys == 0)
+        fail("--get needs --keys");
     acked_run(&target, &options);
+}
+
+static void run_delivered(const struct arguments *a)
+{
+    struct target target = target_of(a);
+    struct delivered_options options = {.payload_bytes = a->size, .seconds = a->seconds,
+        .warmup_seconds = a->warmup, .stall_ms = a->stall_ms};
+    delivered_run(&target, &options);
 }
 
 static void run_paced(const struct arguments *a)
@@ -243,6 +260,8 @@ int main(int argc, char **argv)
         run_latency(&arguments);
     else if (strcmp(load, "acked") == 0)
         run_acked(&arguments);
+    else if (strcmp(load, "delivered") == 0)
+        run_delivered(&arguments);
     else if (strcmp(load, "paced") == 0)
         run_paced(&arguments);
     else if (strcmp(load, "fetch") == 0)
