@@ -68,8 +68,15 @@ cdef object state_of(StreamStore store, bint deleted, uint64_t last_seq):
 
 
 cdef object lost_of(StreamStore store):
-    lost = getattr(store.home, "lost", None)
-    return lost if lost is None or isinstance(lost, LostData) else None
+    """What the home found damaged so far and is not below the first message; None: nothing."""
+    cdef object ranges = getattr(store.home, "lost", None)
+    if not ranges:
+        return None
+    found = SequenceSet()
+    for first, last in ranges:
+        if last >= store.first_seq and first <= store.last_seq:
+            found.add_range(max(first, store.first_seq), min(last, store.last_seq))
+    return LostData(found) if found else None
 
 
 cdef object deleted_of(StreamStore store, uint64_t last_seq):

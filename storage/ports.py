@@ -43,6 +43,7 @@ class LostData:
 
     sequences: SequenceSet = field(default_factory=SequenceSet)
     bytes: int = 0
+    """0: what cannot be read does not tell how large it was."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,6 +63,22 @@ class Folder:
         self.stores.directory.maintain()
         self.stores.directory.wait_rewritten()
 
+    def content(self) -> bytes:
+        """All bytes of all files, once the disk did what it was asked for."""
+        assert self.temporary is not None
+        files = sorted(Path(self.temporary.name).rglob("*"))
+        return b"\0".join(file.read_bytes() for file in files if file.is_file())
+
+    def damage_first_block(self) -> bool:
+        """One bit flips near the start of its data, framed or not."""
+        assert self.temporary is not None
+        path = min(Path(self.temporary.name).glob("streams/*/*.blk"))
+        data = bytearray(path.read_bytes())
+        data[110] ^= 4
+        with path.open("r+b") as file:
+            file.write(data)
+        return True
+
     def close(self) -> None:
         if self.stores is not None and self.temporary is not None:
             self.stores.close(clean=False)

@@ -16,7 +16,7 @@ from storage.ports import (
     SubjectState,
     TooManyResultsError,
 )
-from tests.property.stores import FOLDER, KINDS, StoreKind
+from tests.property.stores import FILE, FOLDER, KINDS, MEMORY, StoreKind
 
 SECOND = 1_000_000_000
 
@@ -424,6 +424,84 @@ def test_last_message_of_a_subject_leaves_a_marker(kind: StoreKind) -> None:
     # A marker leaves none behind.
     assert store.expire(500 * SECOND).markers == ()
     assert store.messages == 0
+
+
+# Erased and lost
+
+
+@pytest.mark.feature("4.005")
+def test_erased_bytes_are_nowhere_and_the_neighbours_stay(kind: StoreKind) -> None:
+    store = open_store(kind)
+    payloads = [f"<secret {number}>".encode() * 9 for number in range(60)]
+    for number, payload in enumerate(payloads):
+        store.store("s", b"", payload, SECOND + number)
+    FOLDER.settle(store)
+    gone = {1, 2, 30, 59, 60}
+    for seq in gone:
+        assert store.delete(seq, erase=True)
+        assert not store.delete(seq, erase=True)
+        assert store.load(seq) is None
+    FOLDER.settle(store)
+    for seq, payload in enumerate(payloads, 1):
+        message = store.load(seq)
+        assert (message.payload if message else None) == (None if seq in gone else payload)
+    assert (store.first_seq, store.last_seq, store.messages) == (3, 60, 55)
+    assert list(store.deleted()) == [30, 59, 60]
+    if kind is not MEMORY:
+        on_disk = FOLDER.content()
+        assert not [seq for seq in gone if payloads[seq - 1] in on_disk]
+    if kind is FILE:
+        assert payloads[9] in on_disk
+
+
+@pytest.mark.parametrize("headers", ["none", "all", "some"])
+def test_bytes_follow_every_kind_of_removal(kind: StoreKind, headers: str) -> None:
+    store = open_store(kind)
+    sizes = {}
+    for seq in range(1, 241):
+        with_header = headers == "all" or (headers == "some" and seq % 3 == 0)
+        header = b"NATS/1.0\r\nA: b\r\n\r\n" if with_header else b""
+        payload = b"x" * (seq * 7 % 90)
+        store.store("s", header, payload, SECOND + seq)
+        sizes[seq] = kind.overhead + 1 + len(payload) + len(header) + (
+            kind.header_overhead if header else 0
+        )  # fmt: skip
+    total = sum(sizes.values())
+    assert store.bytes == total
+    for settles in (False, True):
+        if settles:
+            FOLDER.settle(store)
+        left = sorted(sizes)
+        for at in [*left[1:60:5], left[-2], left[100], left[0], left[-1], left[99], left[102]]:
+            assert store.delete(at, erase=at % 2 == 0)
+            total -= sizes.pop(at)
+            assert store.bytes == total
+        left = sorted(sizes)
+        store.compact(left[20])
+        sizes = {seq: size for seq, size in sizes.items() if seq >= left[20]}
+        total = sum(sizes.values())
+        assert store.bytes == total
+    store.set_limits(StoreLimits(messages_max=7))
+    store.enforce()
+    assert store.bytes == sum(sizes[seq] for seq in sorted(sizes)[-7:])
+    store.purge()
+    assert store.bytes == 0
+
+
+@pytest.mark.feature("9.027")
+def test_what_is_damaged_is_not_served_and_is_told_as_lost(kind: StoreKind) -> None:
+    store = open_store(kind)
+    put(store, *["s"] * 300)
+    damaged = FOLDER.damage_first_block() if kind is not MEMORY else False
+    lost = [seq for seq in range(1, 301) if store.load(seq) is None]
+    state = store.state()
+    assert bool(lost) == damaged
+    assert (list(state.lost.sequences) if state.lost else []) == lost
+    assert len(lost) < 150
+    store.compact(200)
+    assert store.state().lost is None
+    assert (store.first_seq, store.last_seq, store.messages) == (200, 300, 101)
+    assert len(live(store)) == 101
 
 
 # Starting again
