@@ -14,11 +14,12 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memmove, memset
 
 from storage._block cimport (
-    BLOCK_CUT, BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, TRAILER_SIZE,
+    BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, TRAILER_SIZE,
     add_slot, begin_scan, check_head, close_block_file, fill_hole, find_slot, free_block, free_block_file, load_trailer, slot_at_or_after)
 from storage._codec cimport (
     KIND_ERASED, KIND_MESSAGE, RECORD_FIXED, check_record, file_counted_size, load16, load32, load64, view_record)
-from storage._cipher cimport CIPHER_ROOM, decrypt_record
+from storage._cipher cimport decrypt_record
+from storage._counted cimport size_in_index, uncounted_in_each
 from storage._frames cimport BLOCK_FRAME_HEAD, FrameCache, check_frame_at, frame_of, load_frame
 from storage._fs cimport FileMap, map_file
 from storage._record cimport RecordHome, RecordVisit
@@ -42,41 +43,6 @@ cdef bytes dead_bytes(const Block* block):
     cdef size_t size = (block.slots + 7) // 8
     cdef bytes kept = (<char*>block.dead_bits)[:min(size, <size_t>block.dead_room)]
     return kept.ljust(size, b"\0")
-
-
-cdef uint64_t size_in_index(const Block* block, uint32_t slot) noexcept nogil:
-    """The bytes between the record at `slot` and the one behind it; 0: more may lie there than this record.
-
-    An index made anew from a damaged file leaves out what does not hold; a footer leaves out nothing.
-    """
-    cdef uint32_t end = block.data_end
-    if slot + 1 < block.slots:
-        end = block.offsets[slot + 1]
-        if block.index_owned and block.deltas != NULL and block.deltas[slot + 1] != block.deltas[slot] + 1:
-            return 0
-    elif block.first_seq + (block.deltas[slot] if block.deltas != NULL else slot) != block.last_seq:
-        return 0
-    return end - block.offsets[slot] if end > block.offsets[slot] else 0
-
-
-cdef uint64_t uncounted_in_each(const Block* block) noexcept nogil:
-    """How much larger each record of the block is than what it counts; 0: not the same for all.
-
-    Told from the block's sums: a record without headers is `RECORD_FIXED` - 30 larger, one with headers
-    4 less, and one that is encrypted by itself, not with its frame, `CIPHER_ROOM` more. Where frames were
-    made the dead may be left out and still be in the sums, which could pass for headers.
-    """
-    cdef uint64_t size = block.data_end - BLOCK_HEAD
-    cdef uint64_t each = RECORD_FIXED - 30
-    if block.skips or block.flags & BLOCK_CUT:
-        return 0
-    if block.flags & BLOCK_ENCRYPTED and not block.flags & BLOCK_FRAMED:
-        each += CIPHER_ROOM
-    if block.counted + block.messages * each == size:
-        return each
-    if not block.flags & BLOCK_FRAMED and block.counted + block.messages * (each - 4) == size:
-        return each - 4
-    return 0
 
 
 cdef class BlockTable(JobOwner):
@@ -545,26 +511,18 @@ cdef class BlockTable(JobOwner):
         return file_counted_size(record)
 
     cdef uint64_t counted_at(self, uint64_t seq) except? 0:
-        """From where the records lie, as long as the block's records agree about what does not count.
-
-        A trim asks this of every message it drops: the record itself is then neither mapped nor checked.
-        """
-        cdef Block* block
+        """From where the records lie, if they agree about what does not count: a trim asks it of all it drops."""
+        cdef Block* block = self.find_block(seq) if self.floor <= seq <= self.last_seq else NULL
         cdef int64_t slot
         cdef uint64_t size, uncounted
-        if seq < self.floor or seq > self.last_seq:
-            return 0
-        block = self.find_block(seq)
         if block == NULL or (block.offsets == NULL and self.need_index(block) == 0):
             return 0
         slot = find_slot(block, seq)
         if slot < 0 or is_dead(block, <uint32_t>slot):
             return 0
         size = size_in_index(block, <uint32_t>slot)
-        uncounted = uncounted_in_each(block) if size else 0
-        if uncounted == 0 or uncounted >= size:
-            return RecordHome.counted_at(self, seq)
-        return size - uncounted
+        uncounted = uncounted_in_each(block)
+        return size - uncounted if 0 < uncounted < size else RecordHome.counted_at(self, seq)
 
     cdef object pin(self, const Record* view):
         cdef Block* block = self.find_block(view.seq)
