@@ -111,7 +111,7 @@ def test_exports_beside_a_live_server(server: ServerProcess, tmp_path: Path) -> 
         return exported(Path(root))[-1][1] >= last
 
     wait_for(complete, "the last message in the tables", 20)
-    assert rounds > 3
+    assert rounds > 1, "nothing was exported while messages came and went"
     wait_for(lambda: compacted(tmp_path / "store"), "a compaction", 20)
     publisher.check([(seq, payload) for _, seq, payload in exported(Path(root))])
 

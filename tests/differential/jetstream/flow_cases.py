@@ -490,7 +490,8 @@ def redelivery_flows() -> Iterator[Flow]:
         yield Flow(
             f"nacked {name} go before new ones", (*base, *naks, Pull("y", NO_WAIT), Rest(), INFO)
         )
-    delayed = tuple(Ack(seq, b'-NAK {"delay": %d}' % (ms * MS)) for seq, ms in ((1, 200), (2, 80)))
+    nak = b'-NAK {"delay": %d}'
+    delayed = tuple(Ack(seq, nak % (ms * MS)) for seq, ms in ((1, 1000), (2, 500)))
     yield Flow(
         "delays of their own",
         (
@@ -498,8 +499,8 @@ def redelivery_flows() -> Iterator[Flow]:
             *delayed,
             Pull("y", LONG | {"batch": 4}),
             Take("y", 2),
-            Take("y", 1, 60),
-            Take("y", 1, 160),
+            Take("y", 1, 200),
+            Take("y", 1, 200),
             INFO,
         ),
         True,

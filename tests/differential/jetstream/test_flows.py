@@ -21,7 +21,7 @@ from tests.e2e.server import MARTLET, NATS_SERVER, ServerProcess
 
 KNOWN = Path(__file__).with_name("known_flow_differences.tsv")
 # A flow in which time passes may meet a machine that is busy just then.
-ATTEMPTS = 3
+ATTEMPTS = 5
 pytestmark = pytest.mark.peer
 Ports = tuple[int, int]
 
