@@ -1,7 +1,8 @@
 # cython: language_level=3
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from server.jetstream._consumer cimport ConsumerCore, Ending, Flow
+from server.jetstream._flow cimport Flow
+from server.jetstream._kinds cimport Ending
 from server.jetstream._waiting cimport Waiting
 from storage._record cimport Record
 

@@ -1,6 +1,6 @@
 from collections.abc import Callable
 
-from server.jetstream._consumer import Flow
+from server.jetstream._flow import Flow
 from server.jetstream.consumer_config import ConsumerConfig
 
 # subject, header block, payload, sequence, time, deliveries, why, reason

@@ -9,15 +9,15 @@ day. Nothing is published from where a message ends: it is put off with `hub.tel
 """
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from server.jetstream._consumer cimport (
+from server.jetstream._consumer cimport ConsumerCore
+from server.jetstream._flow cimport Flow
+from server.jetstream._kinds cimport (
     ACK_EXPLICIT,
     ACK_FLOW_CONTROL,
     ENDED_ACKED,
     ENDED_MAX_DELIVER,
     ENDED_TERMINATED,
-    ConsumerCore,
     Ending,
-    Flow,
 )
 from server.jetstream._waiting cimport Waiting
 from storage._record cimport Record
@@ -167,7 +167,7 @@ cdef class PushFlow(CommonFlow):
             core.ack_key, <uint32_t>(core.hub.broker.random_fraction() * 0xFFFFFFFF)
         )
         self.asked_size = self.under_way
-        return core.send_request(
+        return core.outlet.send_request(
             core.deliver_subject, self.asked, b"NATS/1.0 100 FlowControl Request\r\n\r\n"
         )
 
@@ -249,12 +249,12 @@ cdef class GroupFlow(CommonFlow):
         while core.waiting.head is not None:
             each = core.waiting.head
             if each.expires_ns and now_ns >= each.expires_ns:
-                core.drop_request(408, "Request Timeout")
+                core.pulls.drop_first(408, "Request Timeout")
                 continue
             is_new = False
             if self.is_pinned and not self.may_take(each, needs_pin, &is_wrong):
                 if is_wrong:
-                    core.drop_request(423, WRONG_PIN.decode())
+                    core.pulls.drop_first(423, WRONG_PIN.decode())
                     continue
                 core.waiting.cycle()
                 cycled += 1
@@ -268,13 +268,13 @@ cdef class GroupFlow(CommonFlow):
                     return None
                 continue
             if each.size > 0 and size > each.size:
-                core.drop_request(409, "Message Size Exceeds MaxBytes")
-            elif not core.has_interest(each.reply):
+                core.pulls.drop_first(409, "Message Size Exceeds MaxBytes")
+            elif not core.outlet.has_interest(each.reply):
                 core.waiting.drop_head()
             else:
                 if needs_pin:
                     self.assign(each, now_ns)
-                core.charge(size)
+                core.pulls.charge(size)
                 return each
         return None
 

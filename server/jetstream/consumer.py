@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from server.jetstream._consumer import ConsumerCore
 from server.jetstream._keeper import Keeper
 from server.jetstream._policies import GroupFlow
+from server.jetstream._restored import fit_to_stream, has_record, restore
 from server.jetstream.consumer_config import ConsumerConfig
 from server.jetstream.consumerbook import key_of
 from server.jetstream.gotime import time_ns
@@ -73,12 +74,14 @@ class Consumer:
             return
         keeper = Keeper(key_of(stream.account.name, stream.name, self.name), self.created_ns)
         records = book.state(keeper.key)
-        if not core.has_record(keeper, records):
+        is_known = has_record(keeper, records)
+        if not is_known:
             begin(core, stream, self.config)
-            core.keep(keeper, records)
+        restore(core, keeper, records)
+        core.keep(keeper)
+        if not is_known:
             return
-        core.keep(keeper, records)
-        core.fit_to_stream()
+        fit_to_stream(core)
         resume_seq = core.kept_resume_seq
         if resume_seq > core.next_seq:
             latest = stream.store.multi_last(self.config.filters or None, resume_seq - 1)
@@ -99,9 +102,9 @@ class Consumer:
         """Deliver nothing any more. `reason` is "deleted" (whoever waits is told), "stream" (it was
         deleted with its stream) or "shutdown" (its state stays for the next start)."""
         if reason == "shutdown":
-            self.core.refuse_waiting(409, "Server Shutdown", with_rest=True)
+            self.core.pulls.refuse_all(409, "Server Shutdown", with_rest=True)
         elif not self.closed:
-            self.core.refuse_waiting(409, "Consumer Deleted")
+            self.core.pulls.refuse_all(409, "Consumer Deleted")
         self.core.stop()
         self.policies.close()
         if reason != "shutdown":

@@ -12,7 +12,7 @@ from server.clock import Clock, Random
 from server.core._account import Account
 from server.core._broker import Broker
 from server.jetstream import consumers, errors, validate
-from server.jetstream._consumer import ConsumerHub
+from server.jetstream._hub import ConsumerHub
 from server.jetstream.advisory import Advisories
 from server.jetstream.apierror import ApiError
 from server.jetstream.commit import Settled

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from server.jetstream._consumer import StreamFeed
+from server.jetstream._feed import StreamFeed
 from server.jetstream._ingest import StreamSink
 from server.jetstream.batchlimits import BatchCounts, BatchLimits
 from server.jetstream.commit import LocalCommit

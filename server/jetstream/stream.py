@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from server.core._account import Account, PySub
 from server.core.subject import is_subset, overlaps
 from server.core.transform import SubjectTransform
-from server.jetstream._consumer import StreamFeed
+from server.jetstream._feed import StreamFeed
 from server.jetstream.config import StreamConfig
 from storage._store import StreamStore as DiskStore
 from storage.ports import Discard, StoredMessage, StoreLimits, StreamState, StreamStore

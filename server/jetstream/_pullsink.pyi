@@ -1,0 +1,9 @@
+from server.jetstream._consumer import ConsumerCore
+
+class PullSink:
+    core: ConsumerCore
+    def __init__(self, core: ConsumerCore) -> None: ...
+    def listen(self) -> None: ...
+    def close(self) -> None: ...
+    def refuse_all(self, code: int, text: str, with_rest: bool = False) -> None:
+        """Tell all that wait that they get nothing more, and forget them."""
