@@ -368,7 +368,7 @@ cdef class BlockHome(FramingTable):
         cdef Record record
         cdef Block* block
         cdef char* at
-        cdef uint64_t seed, position
+        cdef uint64_t seed, position, end
         if self.read(seq, &record) == 0:
             return 0
         seed = int.from_bytes(os.urandom(8), "little")
@@ -376,11 +376,12 @@ cdef class BlockHome(FramingTable):
         at = self.shop.log.extend(self.log_group, FRAME_ERASE, 16)
         store64(at, seq)
         store64(at + 8, seed)
+        end = self.shop.log.frame_start()
         self.shop.log.close_frame()
         position = self.log_group.place_of(seq)
         if position:
             head = self.locate(block, <uint32_t>find_slot(block, seq))[:RECORD_HEAD]
-            self.shop.scrubs.append((self.group, position, seq, seed, self.salt, head))
+            self.shop.scrubs.append((self.group, position, end, seq, seed, self.salt, head))
         self.queue_erase(block, <uint32_t>find_slot(block, seq), seed)
         self.apply_forget(seq)
         self.touch()

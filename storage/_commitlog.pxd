@@ -62,6 +62,7 @@ cdef struct ScrubTarget:
     uint64_t seq
     uint64_t start      # offset of a frame at or before it; 0: search the bytes from `low` on
     uint64_t low
+    uint64_t end        # of the frames: behind it the sequence may have come again
     uint64_t seed
     uint64_t salt
     char head[28]       # the record's
@@ -149,6 +150,11 @@ cdef class CommitLog:
     cdef bint unsynced
     cdef char* extend(self, LogGroup group, int kind, size_t size) except NULL
     cdef int close_frame(self) except -1
+
+    cdef inline uint64_t frame_start(self) noexcept:
+        """The position of the newest frame, while nothing was submitted behind it."""
+        return self.position + (self.frame_at - self.piece_start)
+
     cdef void close_files(self) noexcept
     cdef int rotate(self) except -1
     cdef int end_segment(self) except -1

@@ -560,10 +560,11 @@ cdef class CommitLog:
         return <uint64_t>min(self.contents) << 32
 
     cdef int scrub(self, list wanted, uint64_t ticket) except -1:
-        """Overwrite records: `(group, position, seq, seed, salt, head)`. Their erasure must be durable.
+        """Overwrite records: `(group, position, end, seq, seed, salt, head)`. Their erasure must be durable.
 
-        `position` is that of a frame at or before the record's, from `LogGroup.place_of`. What no
-        file has any more is passed over. `ticket` shows up in `scrubbed` once for each job; how many.
+        `position` is of a frame at or before the record's, from `LogGroup.place_of`; `end` is of the
+        erasure's own frame: behind it the sequence is another message's. What no file has any more
+        is passed over. `ticket` shows up in `scrubbed` once for each job; how many.
         """
         cdef ScrubJob* job
         cdef ScrubTarget* target
@@ -579,7 +580,7 @@ cdef class CommitLog:
             job.log.ticket = ticket
             job.log.job.run = scrub_records
             job.log_salt = self.salt
-            for group, position, seq, seed, salt, head in entries:
+            for group, position, end, seq, seed, salt, head in entries:
                 target = &job.targets[job.count]
                 job.count += 1
                 target.group, target.seq, target.seed, target.salt = group, seq, seed, salt
@@ -589,6 +590,7 @@ cdef class CommitLog:
                 else:
                     job.base = position & ~<uint64_t>0xFFFFFFFF
                     target.start = position & 0xFFFFFFFF
+                    target.end = <uint64_t>end - job.base
             self.disk.submit(&job.log.job)
         return <int>len(by_path)
 

@@ -99,6 +99,7 @@ cdef int scrub_one(const FileCalls* calls, int fd, const char* data, uint64_t si
         if found == NULL or shape_of_record(found, size - (found - data)) == 0:
             return 0                # the next segment's bytes are there already
         return overwrite(calls, fd, found, found - data, target)
+    size = min(size, target.end)
     while at + FRAME_HEAD <= size:
         if data[at + 4] < FRAME_RECORDS or data[at + 4] > FRAME_LAST or at + FRAME_HEAD + load32(data + at) > size:
             return 0                # the end of what was written

@@ -114,6 +114,24 @@ def test_many_in_one_batch_of_a_reused_sequence(directory: DataDirectory) -> Non
     assert [entry[0] for entry in home.get_all()] == [1, 2, 3, 4, 16, 17, 18, 19, 20]
 
 
+def test_what_took_the_sequence_since_stays(tmp_path: Path) -> None:
+    """The erased record went to its block alone; the log has another one of its sequence."""
+    directory = DataDirectory(tmp_path / "data", threaded=False, direct_from=300)
+    home = directory.create_stream({"name": "s"})
+    store(directory, home, 1, 3, 8)
+    store(directory, home, 4, 4, 800)
+    assert home.delete(4, erase=True)
+    home.cut(3)
+    home.append_many([(4, 4, b"a.b", b"", b"anew")])
+    settle(directory)
+    directory.close(clean=False)
+    assert holders(tmp_path, b"<000004>") == []
+    directory = DataDirectory(tmp_path / "data", threaded=False)
+    home = next(iter(directory.homes.values()))
+    assert [entry[4] for entry in home.get_all() if entry[0] == 4] == [b"anew"]
+    directory.close()
+
+
 @pytest.mark.parametrize("clean", [True, False])
 def test_nothing_comes_back_at_the_next_start(tmp_path: Path, clean: bool) -> None:
     directory = DataDirectory(tmp_path / "data", segment_size=SEGMENT)
