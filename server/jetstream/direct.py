@@ -85,8 +85,13 @@ class DirectGet:
     def on_last_request(
         self, subject: str, reply: str, block: bytes, body: bytes, pattern: str
     ) -> None:
-        if reply:
-            self.answered(reply, block, body, subject[len(PREFIX) :].split(".", 1)[1])
+        if not reply:
+            return
+        key = subject[len(PREFIX) :].split(".", 1)[1]
+        if block or body:
+            self.answered(reply, block, body, key)
+        else:
+            self.send_last(key, reply)
 
     def answered(self, reply: str, block: bytes, body: bytes, key: str) -> None:
         try:
@@ -151,18 +156,25 @@ class DirectGet:
 
     def shown(self, message: StoredMessage, extra: tuple[tuple[bytes, int], ...] = ()) -> bytes:
         block = (message.headers or headers.EMPTY)[:-2]
-        for name, text in (
-            (b"Nats-Stream", self.stream.name),
-            (b"Nats-Subject", message.subject),
-            (b"Nats-Sequence", str(message.seq)),
-            (b"Nats-Time-Stamp", time_text(message.ts_ns)),
-            *((name, str(number)) for name, number in extra),
-        ):
-            block += name + b": " + text.encode("utf-8", "surrogateescape") + b"\r\n"
+        fields = (
+            f"Nats-Stream: {self.stream.name}\r\nNats-Subject: {message.subject}\r\n"
+            f"Nats-Sequence: {message.seq}\r\nNats-Time-Stamp: {time_text(message.ts_ns)}\r\n"
+        )
+        block += fields.encode("utf-8", "surrogateescape")
+        for name, number in extra:
+            block += b"%b: %d\r\n" % (name, number)
         return block + b"\r\n"
 
     def bytes_max(self, asked: MessageGetRequest) -> int:
         return asked.max_bytes or self.stream.engine.broker.max_pending
+
+    def send_last(self, key: str, reply: str) -> None:
+        """As `send` of a request that says nothing but its key: what reading a bucket asks."""
+        message = self.stream.last_message(key)
+        if message is None:
+            self.status(reply, NOT_FOUND)
+            return
+        self.stream.account.publish(reply, headers=self.shown(message), payload=message.payload)
 
     def send(self, asked: MessageGetRequest, reply: str) -> None:
         """One message, or as many as were asked for and an end."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from calendar import monthrange
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
 LAYOUT = '"2006-01-02T15:04:05Z07:00"'
@@ -85,9 +86,15 @@ def time_ns(text: str) -> int:
 def time_text(ns: int) -> str:
     """A time in UTC, RFC 3339 with the digits it needs."""
     seconds, rest = divmod(ns, SECOND_NS)
-    text = (EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
     fraction = f".{rest:09d}".rstrip("0") if rest else ""
-    return f"{text:0>19}{fraction}Z"
+    return f"{second_text(seconds)}{fraction}Z"
+
+
+@lru_cache(maxsize=1024)
+def second_text(seconds: int) -> str:
+    """Times shown together share their seconds, and a date costs more than its fraction."""
+    text = (EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text:0>19}"
 
 
 def shown_time(ns: int) -> str:
