@@ -48,8 +48,8 @@ asan:  ## build with the address sanitizer and run the unit and property tests o
 coverage:  ## build with line tracing for coverage of .pyx files
 	@$(MAKE) --no-print-directory build MODE=coverage
 
-run: build  ## serve on 4222, monitoring on 8222, data under ./data
-	$(VENV)/bin/martlet -p 4222 -m 8222 -sd ./data
+run: build  ## serve on 4222, monitoring on 8222, JetStream under ./data
+	$(VENV)/bin/martlet -p 4222 -m 8222 -js -sd ./data
 
 test: build loadgen  ## the whole suite
 	$(PY) -m pytest -n $(JOBS) -q
