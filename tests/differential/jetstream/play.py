@@ -83,7 +83,7 @@ def masked(value: Json, key: str = "", with_progress: bool = False) -> Json:
     if isinstance(value, list):
         items = [masked(item, "", with_progress) for item in value]
         # The reference tells its sources' progress in no particular order.
-        told_by_chance = key == "sources" and all("lag" in item for item in items)
+        told_by_chance = key == "sources" and all("lag" in item for item in value)
         return sorted(items, key=str) if told_by_chance else items
     if key in TIMES and value != ZERO_TIME:
         return "<time>" if isinstance(value, str) and TIME.fullmatch(value) else value
