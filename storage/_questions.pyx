@@ -42,6 +42,17 @@ cdef int64_t time_of(StreamStore store, uint64_t seq) except? -1:
     return record.ts_ns if store.read(seq, &record) else 0
 
 
+cdef object next_message(StreamStore store, SubjectFilter wanted, uint64_t seq):
+    """A message lost to damage ends nobody's walk: the next one is found behind it."""
+    seq = store.next_seq(wanted, seq)
+    while seq:
+        message = store._message(seq)
+        if message is not None:
+            return message
+        seq = store.next_seq(wanted, seq + 1)
+    return None
+
+
 cdef object state_of(StreamStore store, bint deleted, uint64_t last_seq):
     """As if `last_seq`, which is not below what was ever shown, were the last sequence."""
     cdef Later later

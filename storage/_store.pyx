@@ -17,7 +17,7 @@ from storage._age cimport expire, marker_headers, next_expiry
 from storage._headers cimport is_rollup, ttl_of
 from storage._index cimport FIRST_IS_BOUND, SUBJECT_ID_MASK, SUBJECT_LEN_MAX, Subject
 from storage._purge cimport purge_job
-from storage._questions cimport count_last, deleted_of, multi_last, order_subjects, ordered, state_of
+from storage._questions cimport count_last, deleted_of, multi_last, next_message, order_subjects, ordered, state_of
 from storage._snapshot cimport decode_store, encode_store
 from storage._spans cimport HAS_TTL
 
@@ -623,8 +623,8 @@ cdef class StreamStore:
         return self._message(seq)
 
     def load_next(self, uint64_t seq, filters=None):
-        """The first matching message at or above `seq`, or None."""
-        return self._message(self.next_seq(self.filter_of(filters), seq))
+        """The first matching message at or above `seq` that can still be read, or None."""
+        return next_message(self, self.filter_of(filters), seq)
 
     def load_previous(self, uint64_t seq, filters=None):
         """The last matching message at or below `seq`, or None."""

@@ -19,8 +19,9 @@ struct acked {
     const struct target *target;
     const struct acked_options *options;
     int fd;
-    char *payload, *output, *buffer;
-    size_t output_begin, output_end, have;
+    char *payload, *output;
+    size_t output_begin, output_end;
+    struct inbox inbox;
     uint64_t sent, answered, stream_seq;
     uint64_t *sent_ns;      /* by number modulo in_flight */
     struct histogram histogram;
@@ -95,8 +96,9 @@ static void value_check(const struct acked *acked, const char *body, size_t body
         fail("not the value of key %d: %.*s", key, (int)body_bytes, body);
 }
 
-static void answer_arrived(struct acked *acked, const char *line, const char *body, size_t body_bytes)
+static void answer_arrived(void *owner, const char *line, const char *body, size_t body_bytes)
 {
+    struct acked *acked = owner;
     char expected[LINE_BYTES];
     int length = sprintf(expected, "MSG _INBOX.bench.%010llu ", (unsigned long long)acked->answered);
     if (memcmp(line + (*line == 'H'), expected, (size_t)length) != 0)
@@ -108,36 +110,6 @@ static void answer_arrived(struct acked *acked, const char *line, const char *bo
     uint64_t sent = acked->sent_ns[acked->answered % (uint64_t)acked->options->in_flight];
     histogram_add(&acked->histogram, now_ns() - sent);
     acked->answered++;
-}
-
-static void answers_read(struct acked *acked)
-{
-    ssize_t got = recv(acked->fd, acked->buffer + acked->have, BUFFER_BYTES - acked->have, MSG_DONTWAIT);
-    if (got < 0 && errno == EAGAIN)
-        return;
-    if (got <= 0)
-        fail("the server closed the connection");
-    const char *at = acked->buffer, *end = acked->buffer + acked->have + got;
-    while (at < end) {
-        const char *newline = memchr(at, '\n', (size_t)(end - at));
-        if (!newline)
-            break;
-        if (memcmp(at, "MSG ", 4) != 0 && memcmp(at, "HMSG ", 5) != 0) {
-            control_is_pong(at, (size_t)(newline - at));
-            at = newline + 1;
-            continue;
-        }
-        const char *size = newline - 1;
-        while (size[-1] != ' ')
-            size--;
-        size_t body_bytes = strtoul(size, NULL, 10);
-        if ((size_t)(end - newline - 1) < body_bytes + 2)
-            break;
-        answer_arrived(acked, at, newline + 1, body_bytes);
-        at = newline + 1 + body_bytes + 2;
-    }
-    acked->have = (size_t)(end - at);
-    memmove(acked->buffer, at, acked->have);
 }
 
 /* Publishes for so long, then waits for what is under way. */
@@ -156,7 +128,7 @@ static struct usage phase_run(struct acked *acked, double seconds)
             fail("%llu requests had no answer within %d ms",
                  (unsigned long long)(acked->sent - acked->answered), acked->options->stall_ms);
         if (watched.revents & (POLLIN | POLLHUP | POLLERR))
-            answers_read(acked);
+            messages_read(acked->fd, &acked->inbox, answer_arrived, acked);
     } while (acked->answered < acked->sent || now_ns() < deadline);
     return usage_since(acked->target, start);
 }
@@ -169,7 +141,7 @@ void acked_run(const struct target *target, const struct acked_options *options)
     memset(acked->payload, 'x', (size_t)options->payload_bytes);
     memcpy(acked->payload + options->payload_bytes, "\r\n", 3);
     acked->output = must_allocate(OUTPUT_BYTES);
-    acked->buffer = must_allocate(BUFFER_BYTES);
+    acked->inbox = (struct inbox){must_allocate(BUFFER_BYTES), BUFFER_BYTES, 0};
     acked->sent_ns = must_allocate((size_t)options->in_flight * sizeof *acked->sent_ns);
     acked->fd = nats_connect(target);
     send_all(acked->fd, "SUB _INBOX.bench.* 1\r\n", 22);

@@ -16,12 +16,14 @@
 
 enum { LINE_BYTES = 256, BUFFER_BYTES = 64 * 1024 };
 
+/* At most one message is under way on each. */
 struct side {
+    struct delivered *delivered;
     int fd;
     const char *begins; /* what the line of its messages begins with */
-    size_t have;
-    char buffer[BUFFER_BYTES];
+    struct inbox inbox;
     uint64_t arrived;
+    struct histogram histogram;
 };
 
 struct delivered {
@@ -30,7 +32,6 @@ struct delivered {
     struct side publisher, consumer;
     char *payload;
     uint64_t sent, sent_ns;
-    struct histogram delivery, ack;
 };
 
 /* A pull request ends with a status when it is over: this load must end before. */
@@ -51,37 +52,12 @@ static void message_check(const struct delivered *delivered, const struct side *
         fail("a message came twice");
 }
 
-/* At most one message is under way on each connection. */
-static void side_read(struct delivered *delivered, struct side *side, struct histogram *histogram)
+static void message_arrived(void *owner, const char *line, const char *body, size_t body_bytes)
 {
-    ssize_t got = recv(side->fd, side->buffer + side->have, BUFFER_BYTES - side->have, MSG_DONTWAIT);
-    if (got < 0 && errno == EAGAIN)
-        return;
-    if (got <= 0)
-        fail("the server closed the connection");
-    const char *at = side->buffer, *end = side->buffer + side->have + got;
-    while (at < end) {
-        const char *newline = memchr(at, '\n', (size_t)(end - at));
-        if (!newline)
-            break;
-        if (memcmp(at, "MSG ", 4) != 0 && memcmp(at, "HMSG ", 5) != 0) {
-            control_is_pong(at, (size_t)(newline - at));
-            at = newline + 1;
-            continue;
-        }
-        const char *size = newline - 1;
-        while (size[-1] != ' ')
-            size--;
-        size_t body_bytes = strtoul(size, NULL, 10);
-        if ((size_t)(end - newline - 1) < body_bytes + 2)
-            break;
-        message_check(delivered, side, at, newline + 1, body_bytes);
-        histogram_add(histogram, now_ns() - delivered->sent_ns);
-        side->arrived++;
-        at = newline + 1 + body_bytes + 2;
-    }
-    side->have = (size_t)(end - at);
-    memmove(side->buffer, at, side->have);
+    struct side *side = owner;
+    message_check(side->delivered, side, line, body, body_bytes);
+    histogram_add(&side->histogram, now_ns() - side->delivered->sent_ns);
+    side->arrived++;
 }
 
 static void publish(struct delivered *delivered)
@@ -102,8 +78,8 @@ static struct usage phase_run(struct delivered *delivered, double seconds)
     struct usage start = usage_start(delivered->target);
     uint64_t deadline = start.wall_ns + (uint64_t)(seconds * 1e9);
     struct side *publisher = &delivered->publisher, *consumer = &delivered->consumer;
-    memset(&delivered->delivery, 0, sizeof delivered->delivery);
-    memset(&delivered->ack, 0, sizeof delivered->ack);
+    memset(&consumer->histogram, 0, sizeof consumer->histogram);
+    memset(&publisher->histogram, 0, sizeof publisher->histogram);
     do {
         publish(delivered);
         while (publisher->arrived < delivered->sent || consumer->arrived < delivered->sent) {
@@ -112,23 +88,29 @@ static struct usage phase_run(struct delivered *delivered, double seconds)
                 fail("message %llu: %s did not come within %d ms", (unsigned long long)delivered->sent,
                      consumer->arrived < delivered->sent ? "it" : "its ack", delivered->options->stall_ms);
             if (watched[0].revents)
-                side_read(delivered, publisher, &delivered->ack);
+                messages_read(publisher->fd, &publisher->inbox, message_arrived, publisher);
             if (watched[1].revents)
-                side_read(delivered, consumer, &delivered->delivery);
+                messages_read(consumer->fd, &consumer->inbox, message_arrived, consumer);
         }
     } while (now_ns() < deadline);
     return usage_since(delivered->target, start);
 }
 
+static void side_open(struct delivered *delivered, struct side *side, const char *begins)
+{
+    side->delivered = delivered;
+    side->begins = begins;
+    side->fd = nats_connect(delivered->target);
+    side->inbox = (struct inbox){must_allocate(BUFFER_BYTES), BUFFER_BYTES, 0};
+}
+
 static void begin(struct delivered *delivered)
 {
     char text[LINE_BYTES];
-    delivered->publisher.begins = "MSG _INBOX.bench ";
-    delivered->publisher.fd = nats_connect(delivered->target);
+    side_open(delivered, &delivered->publisher, "MSG _INBOX.bench ");
     send_all(delivered->publisher.fd, "SUB _INBOX.bench 1\r\n", 20);
     nats_flush(delivered->publisher.fd);
-    delivered->consumer.begins = "MSG bench.js ";
-    delivered->consumer.fd = nats_connect(delivered->target);
+    side_open(delivered, &delivered->consumer, "MSG bench.js ");
     int length = sprintf(text, "SUB bench.pull 1\r\nPUB $JS.API.CONSUMER.MSG.NEXT.B.P bench.pull %zu\r\n%s\r\n",
                          sizeof PULL - 1, PULL);
     send_all(delivered->consumer.fd, text, (size_t)length);
@@ -149,7 +131,7 @@ void delivered_run(const struct target *target, const struct delivered_options *
     if (options->warmup_seconds > 0)
         phase_run(delivered, options->warmup_seconds);
     struct usage usage = phase_run(delivered, options->seconds);
-    const struct histogram *delivery = &delivered->delivery, *ack = &delivered->ack;
+    const struct histogram *delivery = &delivered->consumer.histogram, *ack = &delivered->publisher.histogram;
     printf("{\"load\":\"delivered\",\"messages\":%llu,\"p50_us\":%.2f,\"p99_us\":%.2f,\"max_us\":%.2f,"
            "\"ack_p50_us\":%.2f,\"ack_p99_us\":%.2f,\"server_cpu_ns_per_message\":%.1f}\n",
            (unsigned long long)delivery->total, histogram_ns(delivery, 0.5) / 1e3,

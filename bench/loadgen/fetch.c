@@ -22,8 +22,9 @@ struct fetch {
     const struct target *target;
     const struct fetch_options *options;
     int fd;
-    char *output, *buffer;
-    size_t output_begin, output_end, have;
+    char *output;
+    size_t output_begin, output_end;
+    struct inbox inbox;
     uint64_t received, asked;
 };
 
@@ -67,8 +68,11 @@ static uint64_t consumer_seq(const char *reply, const char *end)
     return strtoull(reply, NULL, 10);
 }
 
-static void message_arrived(struct fetch *fetch, const char *line, size_t length)
+static void message_arrived(void *owner, const char *line, const char *body, size_t body_bytes)
 {
+    struct fetch *fetch = owner;
+    size_t length = (size_t)(body - 1 - line);
+    (void)body_bytes;
     char text[LINE_BYTES], *fields[6];
     int count = 0;
     if (length >= sizeof text)
@@ -99,36 +103,6 @@ static void message_arrived(struct fetch *fetch, const char *line, size_t length
         ask(fetch);
 }
 
-static void messages_read(struct fetch *fetch)
-{
-    ssize_t got = recv(fetch->fd, fetch->buffer + fetch->have, BUFFER_BYTES - fetch->have, MSG_DONTWAIT);
-    if (got < 0 && errno == EAGAIN)
-        return;
-    if (got <= 0)
-        fail("the server closed the connection");
-    const char *at = fetch->buffer, *end = fetch->buffer + fetch->have + got;
-    while (at < end) {
-        const char *newline = memchr(at, '\n', (size_t)(end - at));
-        if (!newline)
-            break;
-        if (memcmp(at, "MSG ", 4) != 0 && memcmp(at, "HMSG ", 5) != 0) {
-            control_is_pong(at, (size_t)(newline - at));
-            at = newline + 1;
-            continue;
-        }
-        const char *size = newline - 1;
-        while (size[-1] != ' ')
-            size--;
-        size_t body_bytes = strtoul(size, NULL, 10);
-        if ((size_t)(end - newline - 1) < body_bytes + 2)
-            break;
-        message_arrived(fetch, at, (size_t)(newline - at));
-        at = newline + 1 + body_bytes + 2;
-    }
-    fetch->have = (size_t)(end - at);
-    memmove(fetch->buffer, at, fetch->have);
-}
-
 static void begin(struct fetch *fetch, const char *policy)
 {
     char body[1024], line[1280];
@@ -146,7 +120,7 @@ void fetch_run(const struct target *target, const struct fetch_options *options)
     struct fetch *fetch = must_allocate(sizeof *fetch);
     *fetch = (struct fetch){.target = target, .options = options};
     fetch->output = must_allocate(OUTPUT_BYTES);
-    fetch->buffer = must_allocate(BUFFER_BYTES);
+    fetch->inbox = (struct inbox){must_allocate(BUFFER_BYTES), BUFFER_BYTES, 0};
     fetch->fd = nats_connect(target);
     send_all(fetch->fd, "SUB bench.pull 1\r\nSUB bench.push 2\r\nSUB bench.made 3\r\n", 54);
     nats_flush(fetch->fd);
@@ -160,7 +134,7 @@ void fetch_run(const struct target *target, const struct fetch_options *options)
             fail("%llu of %llu messages came, then nothing for %d ms", (unsigned long long)fetch->received,
                  (unsigned long long)options->count, options->stall_ms);
         if (watched.revents & (POLLIN | POLLHUP | POLLERR))
-            messages_read(fetch);
+            messages_read(fetch->fd, &fetch->inbox, message_arrived, fetch);
     }
     struct usage usage = usage_since(target, start);
     while (fetch->output_begin < fetch->output_end)

@@ -126,6 +126,36 @@ bool control_is_pong(const char *line, size_t length)
     fail("the server said: %.*s", (int)(length > 200 ? 200 : length), line);
 }
 
+void messages_read(int fd, struct inbox *inbox, message_handler handler, void *owner)
+{
+    ssize_t got = recv(fd, inbox->bytes + inbox->have, inbox->capacity - inbox->have, MSG_DONTWAIT);
+    if (got < 0 && errno == EAGAIN)
+        return;
+    if (got <= 0)
+        fail("the server closed the connection");
+    const char *at = inbox->bytes, *end = inbox->bytes + inbox->have + got;
+    while (at < end) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        if (!newline)
+            break;
+        if (memcmp(at, "MSG ", 4) != 0 && memcmp(at, "HMSG ", 5) != 0) {
+            control_is_pong(at, (size_t)(newline - at));
+            at = newline + 1;
+            continue;
+        }
+        const char *size = newline - 1;
+        while (size[-1] != ' ')
+            size--;
+        size_t body_bytes = strtoul(size, NULL, 10);
+        if ((size_t)(end - newline - 1) < body_bytes + 2)
+            break;
+        handler(owner, at, newline + 1, body_bytes);
+        at = newline + 1 + body_bytes + 2;
+    }
+    inbox->have = (size_t)(end - at);
+    memmove(inbox->bytes, at, inbox->have);
+}
+
 const char *nats_hello(void)
 {
     return "CONNECT {\"verbose\":false,\"pedantic\":false,\"echo\":true,\"headers\":true,"

@@ -41,6 +41,18 @@ const char *nats_hello(void);              /* CONNECT and PING, as every connect
 void send_all(int fd, const char *bytes, size_t length);
 void nats_flush(int fd);                   /* PING, then lines up to PONG; nothing else may be under way */
 
+/* What arrived on a connection and is not used yet. */
+struct inbox {
+    char *bytes;
+    size_t capacity, have;
+};
+
+/* `line` begins MSG or HMSG and ends before `body`, which holds headers and payload. */
+typedef void (*message_handler)(void *owner, const char *line, const char *body, size_t body_bytes);
+
+/* What can be read now: whole messages to `handler`, other lines to `control_is_pong`. */
+void messages_read(int fd, struct inbox *inbox, message_handler handler, void *owner);
+
 /* A line that is not a message. Returns true for PONG; stops the program on -ERR or nonsense. */
 bool control_is_pong(const char *line, size_t length);
 

@@ -17,13 +17,13 @@
 enum { BUFFER_BYTES = 4096, EVENTS = 256, LINE_BYTES = 96, FLIGHT_MAX = 1024, TURN_NS = 1000000 };
 
 struct publisher {
+    struct paced *paced;
     int fd;
     char *line;          /* the whole PUB with its payload */
     size_t line_bytes;
     uint64_t sent, answered;
     uint64_t sent_ns[FLIGHT_MAX];
-    char buffer[BUFFER_BYTES];
-    size_t have;
+    struct inbox inbox;
 };
 
 struct paced {
@@ -40,7 +40,9 @@ static void publisher_open(struct paced *paced, int number)
     const struct paced_options *options = paced->options;
     struct publisher *publisher = &paced->publishers[number];
     char head[LINE_BYTES], reply[32] = "";
+    publisher->paced = paced;
     publisher->fd = nats_connect(paced->target);
+    publisher->inbox = (struct inbox){must_allocate(BUFFER_BYTES), BUFFER_BYTES, 0};
     if (options->acked) {
         snprintf(reply, sizeof reply, " _INBOX.p%d", number);
         int length = snprintf(head, sizeof head, "SUB%s 1\r\n", reply);
@@ -68,36 +70,16 @@ static void publish(struct paced *paced, struct publisher *publisher)
         fail("a publisher cannot send: %s", gone < 0 ? strerror(errno) : "the socket is full");
 }
 
-static void answers_read(struct paced *paced, struct publisher *publisher)
+static void answer_arrived(void *owner, const char *line, const char *body, size_t body_bytes)
 {
-    ssize_t got = recv(publisher->fd, publisher->buffer + publisher->have,
-                       BUFFER_BYTES - publisher->have, MSG_DONTWAIT);
-    if (got < 0 && errno == EAGAIN)
-        return;
-    if (got <= 0)
-        fail("the server closed a connection");
-    char *at = publisher->buffer, *end = publisher->buffer + publisher->have + got, *newline;
-    while (at < end && (newline = memchr(at, '\n', (size_t)(end - at)))) {
-        if (memcmp(at, "MSG ", 4) != 0) {
-            control_is_pong(at, (size_t)(newline - at));
-            at = newline + 1;
-            continue;
-        }
-        char *size = newline - 1;
-        while (size[-1] != ' ')
-            size--;
-        size_t body_bytes = strtoul(size, NULL, 10);
-        if ((size_t)(end - newline - 1) < body_bytes + 2)
-            break;
-        if (!memmem(newline, body_bytes, "\"seq\":", 6) || memmem(newline, body_bytes, "\"error\"", 7))
-            fail("no ack: %.*s", (int)body_bytes, newline + 1);
-        histogram_add(&paced->histogram, now_ns() - publisher->sent_ns[publisher->answered % FLIGHT_MAX]);
-        publisher->answered++;
-        paced->answered++;
-        at = newline + 1 + body_bytes + 2;
-    }
-    publisher->have = (size_t)(end - at);
-    memmove(publisher->buffer, at, publisher->have);
+    struct publisher *publisher = owner;
+    struct paced *paced = publisher->paced;
+    (void)line;
+    if (!memmem(body, body_bytes, "\"seq\":", 6) || memmem(body, body_bytes, "\"error\"", 7))
+        fail("no ack: %.*s", (int)body_bytes, body);
+    histogram_add(&paced->histogram, now_ns() - publisher->sent_ns[publisher->answered % FLIGHT_MAX]);
+    publisher->answered++;
+    paced->answered++;
 }
 
 static void poll_answers(struct paced *paced, uint64_t until_ns)
@@ -107,8 +89,10 @@ static void poll_answers(struct paced *paced, uint64_t until_ns)
         uint64_t now = now_ns();
         struct timespec wait = {0, now < until_ns ? (long)(until_ns - now) : 0};
         int count = epoll_pwait2(paced->epoll_fd, events, EVENTS, &wait, NULL);
-        for (int i = 0; i < count; i++)
-            answers_read(paced, events[i].data.ptr);
+        for (int i = 0; i < count; i++) {
+            struct publisher *publisher = events[i].data.ptr;
+            messages_read(publisher->fd, &publisher->inbox, answer_arrived, publisher);
+        }
     } while (now_ns() < until_ns);
 }
 

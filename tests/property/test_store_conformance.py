@@ -498,6 +498,7 @@ def test_what_is_damaged_is_not_served_and_is_told_as_lost(kind: StoreKind) -> N
     assert bool(lost) == damaged
     assert (list(state.lost.sequences) if state.lost else []) == lost
     assert len(lost) < 150
+    assert live(store) == [seq for seq in range(1, 301) if seq not in lost]
     store.compact(200)
     assert store.state().lost is None
     assert (store.first_seq, store.last_seq, store.messages) == (200, 300, 101)
