@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.differential.jetstream.client import Client
@@ -59,6 +60,12 @@ def parsed(answer: bytes) -> Json:
         return json.loads(answer)
     except ValueError:
         return answer.decode("latin-1")
+
+
+def known_differences(table: Path) -> dict[str, str]:
+    """Why the cases of a table differ, by name."""
+    rows = [line.split("\t") for line in table.read_text().splitlines()[1:] if line]
+    return {row[0]: row[1] for row in rows}
 
 
 def clean(client: Client) -> None:

@@ -9,35 +9,15 @@ import pytest
 
 from tests.differential.jetstream import cases
 from tests.differential.jetstream.client import Client
-from tests.differential.jetstream.play import Case, play
-from tests.e2e.server import MARTLET, NATS_SERVER, ServerProcess
+from tests.differential.jetstream.play import Case, known_differences, play
 
 KNOWN = Path(__file__).with_name("known_differences.tsv")
 Pair = tuple[Client, Client]
-# The genuine server only notes that it does not know the flag.
-
-
-def known_differences() -> dict[str, str]:
-    rows = [line.split("\t") for line in KNOWN.read_text().splitlines()[1:] if line]
-    return {row[0]: row[1] for row in rows}
-
-
-@pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    one, other = (tmp_path_factory.mktemp(name) for name in ("genuine", "martlet"))
-    with (
-        ServerProcess(one, "-js", "-sd", str(one), command=NATS_SERVER) as genuine,
-        ServerProcess(other, "-js", "-sd", str(other), command=MARTLET) as ours,
-    ):
-        clients = Client(genuine.port), Client(ours.port)
-        yield clients
-        for client in clients:
-            client.close()
 
 
 def compare(pair: Pair, case: Case) -> None:
     genuine, ours = (play(client, case) for client in pair)
-    if why := known_differences().get(case.name):
+    if why := known_differences(KNOWN).get(case.name):
         assert genuine != ours, f"equal now, take it out of the list: {why}"
         return
     for at, (theirs, mine) in enumerate(zip(genuine, ours, strict=True)):

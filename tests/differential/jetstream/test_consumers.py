@@ -9,9 +9,7 @@ import pytest
 from tests.differential.jetstream import consumer_cases as cases
 from tests.differential.jetstream.client import Client
 from tests.differential.jetstream.play import Ask, Case, clean, masked, parsed, told
-from tests.differential.jetstream.test_api import Pair, compare, named, pair
-
-__all__ = ["pair"]
+from tests.differential.jetstream.test_api import Pair, compare, named
 
 
 @pytest.mark.feature("5.013", "5.016", "5.018", "5.019", "5.021", "5.022", "5.024", "5.025")

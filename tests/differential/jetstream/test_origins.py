@@ -10,7 +10,6 @@ import json
 import re
 import time
 from base64 import b64decode
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ from tests.differential.jetstream.origin_cases import (
     Until,
 )
 from tests.differential.jetstream.play import API, clean, masked, parsed
-from tests.e2e.server import MARTLET, NATS_SERVER, ServerProcess, wait_for
+from tests.e2e.server import wait_for
 
 IDENTITY = re.compile(rb"(Nats-Stream-Source: \S+ \d+ .* \S+) [0-9A-Za-z]{8}\r\n")
 DELIVER = re.compile(r"^(\$JS\.[MS]\.)[0-9A-Za-z]{8}$")
@@ -37,24 +36,6 @@ TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z")
 WAIT_S = 15.0
 Pair = tuple[Client, Client]
 pytestmark = pytest.mark.peer
-
-
-@pytest.fixture(scope="module")
-def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
-    one, other = (tmp_path_factory.mktemp(name) for name in ("genuine", "martlet"))
-    with (
-        ServerProcess(one, "-js", "-sd", str(one), command=NATS_SERVER) as genuine,
-        ServerProcess(other, "-js", "-sd", str(other), command=MARTLET) as ours,
-    ):
-        yield genuine.port, ours.port
-
-
-@pytest.fixture
-def pair(ports: tuple[int, int]) -> Iterator[Pair]:
-    clients = Client(ports[0]), Client(ports[1])
-    yield clients
-    for client in clients:
-        client.close()
 
 
 def without_chance(block: bytes) -> bytes:

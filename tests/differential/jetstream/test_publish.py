@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,37 +13,14 @@ import pytest
 
 from tests.differential.jetstream import publishes
 from tests.differential.jetstream.client import Client
+from tests.differential.jetstream.play import known_differences
 from tests.differential.jetstream.publishes import Publishes, Send
-from tests.e2e.server import MARTLET, NATS_SERVER, ServerProcess
 
 KNOWN = Path(__file__).with_name("known_publish_differences.tsv")
 TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z")
 Pair = tuple[Client, Client]
 Answer = tuple[str, bytes]
 pytestmark = pytest.mark.peer
-
-
-def known_differences() -> dict[str, str]:
-    rows = [line.split("\t") for line in KNOWN.read_text().splitlines()[1:] if line]
-    return {row[0]: row[1] for row in rows}
-
-
-@pytest.fixture(scope="module")
-def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
-    one, other = (tmp_path_factory.mktemp(name) for name in ("genuine", "martlet"))
-    with (
-        ServerProcess(one, "-js", "-sd", str(one), command=NATS_SERVER) as genuine,
-        ServerProcess(other, "-js", "-sd", str(other), command=MARTLET) as ours,
-    ):
-        yield genuine.port, ours.port
-
-
-@pytest.fixture
-def pair(ports: tuple[int, int]) -> Iterator[Pair]:
-    clients = Client(ports[0]), Client(ports[1])
-    yield clients
-    for client in clients:
-        client.close()
 
 
 def masked(data: bytes) -> bytes:
@@ -95,7 +71,7 @@ def play(client: Client, case: Publishes) -> list[Any]:
 
 def compare(pair: Pair, case: Publishes) -> None:
     genuine, ours = (play(client, case) for client in pair)
-    if why := known_differences().get(case.name):
+    if why := known_differences(KNOWN).get(case.name):
         assert genuine != ours, f"equal now, take it out of the list: {why}"
         return
     for at, (theirs, mine) in enumerate(zip(genuine, ours, strict=True)):
