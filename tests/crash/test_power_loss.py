@@ -63,6 +63,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.feature("9.024")
 @pytest.mark.parametrize(("durable", "variant"), WAYS)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_power_loss_at_every_sync(tmp_path: Path, seed: int, durable: bool, variant: str) -> None:

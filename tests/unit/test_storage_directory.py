@@ -219,6 +219,29 @@ def test_delete_stream(tmp_path: Path) -> None:
     directory.close()
 
 
+@pytest.mark.feature("9.015")
+def test_a_half_finished_delete_is_finished_at_the_next_start(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path)
+    stays = directory.create_stream({"name": "a"})
+    directory.close()
+    hidden = Path(stays.path).with_name(".00000000000000ff")
+    hidden.mkdir()
+    (hidden / "00000001.blk").write_bytes(b"what was left")
+    directory = DataDirectory(tmp_path)
+    assert not hidden.exists()
+    assert list(directory.homes) == [1]
+    directory.close()
+
+
+@pytest.mark.feature("9.014")
+def test_nobody_else_may_read(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path / "data")
+    directory.create_stream({"name": "a"}).append_many(messages(1, 100))
+    directory.close()
+    modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in tmp_path.rglob("*")}
+    assert modes == {(True, 0o700), (False, 0o600)}
+
+
 @pytest.mark.feature("9.020")
 def test_a_mostly_dead_block_is_rewritten(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path, block_size_min=16384, block_size_max=16384)

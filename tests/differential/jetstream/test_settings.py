@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 
 from tests.differential.jetstream.cases import SECOND, config, create, update
 from tests.differential.jetstream.client import Client
-from tests.differential.jetstream.play import API, Ask, clean, masked, parsed, told
+from tests.differential.jetstream.play import API, Ask, Publish, clean, masked, parsed, told
 from tests.e2e.server import MARTLET, NATS_SERVER, ServerProcess
 
 MB = 1024 * 1024
@@ -53,7 +53,10 @@ def servers(home: Path, text: str, *flags: str) -> Iterator[tuple[ServerProcess,
 
 
 def compare(
-    pair: tuple[ServerProcess, ServerProcess], steps: list[Ask], user: str = "", prefix: str = API
+    pair: tuple[ServerProcess, ServerProcess],
+    steps: Sequence[Ask | Publish],
+    user: str = "",
+    prefix: str = API,
 ) -> list[Any]:
     """Plays the steps on both; the answers, which must be equal."""
     answers = []
@@ -61,7 +64,7 @@ def compare(
         client = Client(server.port, user, "p")
         told_now = []
         for step in steps:
-            if prefix == API:
+            if prefix == API or isinstance(step, Publish):
                 told_now.append(masked(told(client, step)))
             else:
                 body = json.dumps(step.body).encode() if step.body else b""
@@ -229,6 +232,26 @@ def test_monitoring(tmp_path: Path) -> None:
         status, content = page_of(pair[1], "healthz?account=$G&stream=X")
         assert status == 404
         assert content["error"] == 'JetStream stream "X" not found on account "$G"'
+
+
+@pytest.mark.feature("9.019")
+def test_sizes_of_messages(tmp_path: Path) -> None:
+    """Whatever max_payload allows: 32 MiB in a file, and 64 KiB of headers."""
+    record_max, head = 32 * MB, b"NATS/1.0\r\nA: "
+    payloads = [bytes(record_max - 31), bytes(record_max - 30), bytes(40 * MB)]
+    headers = [head + bytes(65535 - len(head) - 4) + more + b"\r\n\r\n" for more in (b"", b"x")]
+    steps: list[Ask | Publish] = [
+        create("F", storage="file"),
+        create("M", storage="memory"),
+    ]
+    steps += [Publish(subject, payload) for subject in ("F", "M") for payload in payloads]
+    steps += [Publish(subject, b"", header) for subject in ("F", "M") for header in headers]
+    steps += [Publish("F"), Ask("STREAM.INFO.F"), Ask("STREAM.INFO.M")]
+    text = "max_payload: 60MB\nmax_pending: 120MB\njetstream { STORE }"
+    with servers(tmp_path, text) as pair:
+        answers = compare(pair, steps)
+    sequences = [answer.get("seq") for answer in answers[2:12]]
+    assert sequences == [1, 0, 0, 1, 2, 3, 2, 0, 4, 0]
 
 
 def page_of(server: ServerProcess, page: str) -> tuple[int, Any]:
