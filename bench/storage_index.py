@@ -6,48 +6,18 @@ the first time) over the memory home, or over a home that keeps nothing ("logic"
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 import time
 from collections.abc import Callable
 from multiprocessing import get_context
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from bench.compiled import loops, resident_bytes
+
 MILLION = 1_000_000
 SECOND = 1_000_000_000
-
-
-def loops() -> ModuleType:
-    """The compiled loops, built into build/bench when their source is newer."""
-    from Cython.Build import cythonize
-    from setuptools import Extension
-    from setuptools.dist import Distribution
-
-    build = ROOT / "build" / "bench"
-    extension = Extension(
-        "bench._store", [str(ROOT / "bench" / "_store.pyx")], extra_compile_args=["-O3"]
-    )
-    modules = cythonize([extension], build_dir=str(build), include_path=[str(ROOT)], quiet=True)
-    command = Distribution({"ext_modules": modules}).get_command_obj("build_ext")
-    command.build_lib, command.build_temp = str(build), str(build / "temp")
-    command.ensure_finalized()
-    command.run()
-    spec = importlib.util.spec_from_file_location(
-        "bench._store", command.get_ext_fullpath("bench._store")
-    )
-    if spec is None or spec.loader is None:
-        raise ImportError("the compiled loops cannot be loaded")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
 
 def row(name: str, **figures: float) -> None:
@@ -255,12 +225,12 @@ ROWS = [append, trim, trim_file, load, pending, purge, expire, subjects, reopen]
 
 
 def run(name: str) -> None:
-    next(one for one in ROWS if one.__name__ == name)(loops())
+    next(one for one in ROWS if one.__name__ == name)(loops("_store"))
 
 
 def main() -> None:
     names = sys.argv[1:] or [one.__name__ for one in ROWS]
-    loops()
+    loops("_store")
     for name in names:
         worker = get_context("spawn").Process(target=run, args=(name,))
         worker.start()

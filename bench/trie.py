@@ -6,48 +6,14 @@ Prints one JSON line for each row. The loops are compiled (bench/_trie.pyx) the 
 from __future__ import annotations
 
 import functools
-import importlib.util
 import json
 import sys
 import time
 from collections.abc import Callable
 from multiprocessing import get_context
-from pathlib import Path
 from types import ModuleType
 
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def loops() -> ModuleType:
-    """The compiled loops, built into build/bench when their source is newer."""
-    from Cython.Build import cythonize
-    from setuptools import Extension
-    from setuptools.dist import Distribution
-
-    build = ROOT / "build" / "bench"
-    extension = Extension(
-        "bench._trie",
-        [str(ROOT / "bench" / "_trie.pyx")],
-        include_dirs=[str(ROOT / "server" / "core")],
-        extra_compile_args=["-O3"],
-    )
-    modules = cythonize([extension], build_dir=str(build), include_path=[str(ROOT)], quiet=True)
-    command = Distribution({"ext_modules": modules}).get_command_obj("build_ext")
-    command.build_lib, command.build_temp = str(build), str(build / "temp")
-    command.ensure_finalized()
-    command.run()
-    spec = importlib.util.spec_from_file_location(
-        "bench._trie", command.get_ext_fullpath("bench._trie")
-    )
-    if spec is None or spec.loader is None:
-        raise ImportError("the compiled loops cannot be loaded")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+from bench.compiled import loops, resident_bytes
 
 
 def timed_ns(work: Callable[[], object], rounds: int) -> float:
@@ -96,7 +62,7 @@ def measure(compiled: ModuleType, name: str, pattern: bytes, count: int, distinc
 
 def main() -> None:
     count = int(float(sys.argv[1]) * 1_000_000) if len(sys.argv) > 1 else 1_000_000
-    compiled = loops()
+    compiled = loops("_trie", "server/core")
     rows = [
         ("unique literals", b"orders.%d.eu", count),
         ("unique wildcards", b"orders.%d.*", count),

@@ -12,6 +12,8 @@ import pytest
 from tests.certificates import write_certificates
 from tests.e2e.server import ServerProcess
 
+from .programs import PROGRAMS, MissingToolError, built, environment
+
 LOCKED = """
 max_payload: 1024
 authorization { users: [
@@ -91,3 +93,20 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
     servers = Servers(tmp_path_factory.mktemp("interop"))
     yield servers
     servers.stop()
+
+
+@pytest.fixture
+def nats_command() -> Path:
+    """The `nats` command, built from its module; without a Go toolchain there is none to run."""
+    if not os.environ.get("MARTLET_INTEROP"):
+        pytest.skip("`make interop` runs this")
+    try:
+        return built(next(p for p in PROGRAMS if p.name == "cli")) / "nats"
+    except MissingToolError as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def nats_environment(tmp_path: Path) -> dict[str, str]:
+    """With nothing of the user's own configuration."""
+    return environment() | {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}

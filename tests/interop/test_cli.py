@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,34 +10,26 @@ from pathlib import Path
 import pytest
 
 from .conftest import Servers
-from .programs import PROGRAMS, MissingToolError, built, environment
 
 pytestmark = [pytest.mark.interop, pytest.mark.feature("1-041", "1-043", "1-057", "1-045")]
 Nats = Callable[..., "subprocess.Popen[str]"]
 
 
 @pytest.fixture
-def nats(servers: Servers, tmp_path: Path) -> Iterator[Nats]:
+def nats(servers: Servers, nats_command: Path, nats_environment: dict[str, str]) -> Iterator[Nats]:
     """Starts `nats ARGUMENTS` with nothing of the user's own configuration."""
-    if not os.environ.get("MARTLET_INTEROP"):
-        pytest.skip("`make interop` runs this")
-    try:
-        command = built(next(p for p in PROGRAMS if p.name == "cli")) / "nats"
-    except MissingToolError as missing:
-        pytest.skip(str(missing))
-    env = environment() | {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
 
     with ExitStack() as started:
 
         def start(*arguments: str) -> subprocess.Popen[str]:
             process = started.enter_context(
                 subprocess.Popen(
-                    [command, "--server", servers.plain, "--timeout", "5s", *arguments],
+                    [nats_command, "--server", servers.plain, "--timeout", "5s", *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     text=True,
-                    env=env,
+                    env=nats_environment,
                 )
             )
             started.callback(process.kill)

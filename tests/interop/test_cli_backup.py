@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -13,8 +12,6 @@ import pytest
 
 from tests.e2e.server import MARTLET, NATS_SERVER, ServerProcess
 
-from .programs import PROGRAMS, MissingToolError, built, environment
-
 pytestmark = [pytest.mark.interop, pytest.mark.feature("1.039", "8.007")]
 Nats = Callable[..., str]
 COMMANDS = {"ours": MARTLET, "genuine": NATS_SERVER}
@@ -22,24 +19,17 @@ MESSAGES = 20_000
 
 
 @pytest.fixture
-def nats(tmp_path: Path) -> Nats:
+def nats(nats_command: Path, nats_environment: dict[str, str]) -> Nats:
     """Runs `nats ARGUMENTS` against one server to its end; what it printed."""
-    if not os.environ.get("MARTLET_INTEROP"):
-        pytest.skip("`make interop` runs this")
-    try:
-        command = built(next(p for p in PROGRAMS if p.name == "cli")) / "nats"
-    except MissingToolError as missing:
-        pytest.skip(str(missing))
-    env = environment() | {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
 
     def run(server: ServerProcess, *arguments: str) -> str:
         done = subprocess.run(
-            [command, "--server", server.url, "--timeout", "5s", *arguments],
+            [nats_command, "--server", server.url, "--timeout", "5s", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env=env,
+            env=nats_environment,
             timeout=60,
             check=False,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from contextlib import closing
 from pathlib import Path
@@ -12,8 +11,6 @@ import pytest
 
 from tests.differential.jetstream.client import Client
 from tests.e2e.server import ServerProcess
-
-from .programs import PROGRAMS, MissingToolError, built, environment
 
 pytestmark = [pytest.mark.interop, pytest.mark.feature("1.096")]
 STREAM = {"name": "S", "subjects": ["s.>"], "allow_atomic": True, "allow_direct": True}
@@ -60,13 +57,9 @@ def told(server: ServerProcess) -> list[dict[str, object]]:
     return found
 
 
-def test_what_is_told_holds_against_its_schema(tmp_path: Path) -> None:
-    if not os.environ.get("MARTLET_INTEROP"):
-        pytest.skip("`make interop` runs this")
-    try:
-        command = built(next(p for p in PROGRAMS if p.name == "cli")) / "nats"
-    except MissingToolError as missing:
-        pytest.skip(str(missing))
+def test_what_is_told_holds_against_its_schema(
+    tmp_path: Path, nats_command: Path, nats_environment: dict[str, str]
+) -> None:
     with ServerProcess(tmp_path, "-js", "-sd", str(tmp_path)) as server:
         answers = told(server)
     kinds = {str(answer["type"]) for answer in answers}
@@ -75,16 +68,15 @@ def test_what_is_told_holds_against_its_schema(tmp_path: Path) -> None:
         "stream_action",
         "pub_ack_response",
     }
-    env = environment() | {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     for answer in answers:
         kind = str(answer["type"])
         file = tmp_path / "answer.json"
         file.write_text(json.dumps(answer))
         done = subprocess.run(
-            [command, "schema", "validate", kind, file],
+            [nats_command, "schema", "validate", kind, file],
             capture_output=True,
             text=True,
-            env=env,
+            env=nats_environment,
             timeout=20,
             check=False,
         )

@@ -14,8 +14,6 @@ import pytest
 
 from tests.e2e.server import ServerProcess
 
-from .programs import PROGRAMS, MissingToolError, built, environment
-
 pytestmark = pytest.mark.interop
 CONFIG = """
 server_name: s1
@@ -31,15 +29,8 @@ Run = Callable[..., str]
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+def start(tmp_path: Path, nats_command: Path, nats_environment: dict[str, str]) -> Iterator[Start]:
     """Starts `nats ARGUMENTS` as a user of one server, with nothing of our own configuration."""
-    if not os.environ.get("MARTLET_INTEROP"):
-        pytest.skip("`make interop` runs this")
-    try:
-        command = built(next(p for p in PROGRAMS if p.name == "cli")) / "nats"
-    except MissingToolError as missing:
-        pytest.skip(str(missing))
-    env = environment() | {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
     config = CONFIG.replace("STORE", str(tmp_path / "js"))
     other = os.environ.get("INTEROP_COMMAND", "")
     with ServerProcess(tmp_path, config=config, command=other) as server, ExitStack() as started:
@@ -48,12 +39,12 @@ def start(tmp_path: Path) -> Iterator[Start]:
             url = f"nats://{user}:{user}@127.0.0.1:{server.port}"
             process = started.enter_context(
                 subprocess.Popen(
-                    [command, "--no-context", "--server", url, "--timeout", "5s", *arguments],
+                    [nats_command, "--no-context", "--server", url, "--timeout", "5s", *arguments],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.STDOUT,
                     text=True,
-                    env=env,
+                    env=nats_environment,
                 )
             )
             started.callback(process.kill)
