@@ -31,8 +31,7 @@ cdef struct OpenFiles:
 
 cdef struct BlockFile:
     int fd
-    bint made               # under a lock: both disk threads may be the first to write
-    bint named              # its name lasts; only the log's thread touches this
+    bint made
     uint32_t capacity
     char* path
     char* directory
@@ -84,7 +83,6 @@ cdef struct Extent:
     uint32_t size
     const char* data
     uint64_t ticket
-    bint direct             # the log's thread writes it
 
 
 cdef enum:
@@ -130,7 +128,6 @@ cdef int run_remove(Job* job, const FileCalls* calls) noexcept nogil
 cdef int run_checkpoint(Job* job, const FileCalls* calls) noexcept nogil
 cdef int run_erase(Job* job, const FileCalls* calls) noexcept nogil
 cdef int need_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil
-cdef int make_block_file(BlockFile* file, int fd, const FileCalls* calls) noexcept nogil
 cdef int write_through(BlockFile* file, const FileCalls* calls, const char* data, size_t size, uint64_t at) noexcept nogil
 cdef void close_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil
 

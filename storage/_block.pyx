@@ -25,12 +25,6 @@ cdef extern from "sys/mman.h" nogil:
     int PROT_READ, MAP_SHARED
     void* MAP_FAILED
 
-cdef extern from "pthread.h" nogil:
-    ctypedef struct pthread_mutex_t:
-        pass
-    int pthread_mutex_init(pthread_mutex_t* lock, void* attributes)
-    int pthread_mutex_lock(pthread_mutex_t* lock)
-    int pthread_mutex_unlock(pthread_mutex_t* lock)
 cdef extern from "unistd.h" nogil:
     long lseek(int fd, long offset, int whence)
     int SEEK_END
@@ -353,13 +347,10 @@ cdef void close_block_file(BlockFile* file, const FileCalls* calls) noexcept nog
         file.fd = -1
 
 
-cdef pthread_mutex_t making
-pthread_mutex_init(&making, NULL)
-
-
 cdef int need_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil:
     """Open the file, making it with all its room on the disk at the first time."""
     cdef OpenFiles* files = file.list
+    cdef int result = 0
     if file.fd < 0:
         if files.count >= files.count_max:
             close_block_file(files.oldest, calls)
@@ -373,19 +364,11 @@ cdef int need_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil
             files.oldest = file
         files.newest = file
         files.count += 1
-    return make_block_file(file, file.fd, calls)
-
-
-cdef int make_block_file(BlockFile* file, int fd, const FileCalls* calls) noexcept nogil:
-    """All its room and its header, once: a header that is on the disk is never written again."""
-    cdef int result = 0
-    pthread_mutex_lock(&making)
     if not file.made:
-        result = calls.allocate(calls.context, fd, file.capacity)
+        result = calls.allocate(calls.context, file.fd, file.capacity)
         if result == 0:
-            result = calls.write(calls.context, fd, file.head, BLOCK_HEAD, 0)
+            result = calls.write(calls.context, file.fd, file.head, BLOCK_HEAD, 0)
         file.made = result == 0
-    pthread_mutex_unlock(&making)
     return result
 
 
@@ -405,8 +388,6 @@ cdef int run_apply(Job* job, const FileCalls* calls) noexcept nogil:
     cdef Extent* extent
     for index in range(work.count):
         extent = &work.extents[index]
-        if extent.direct:
-            continue
         result = write_through(extent.file, calls, extent.data, extent.size, extent.at)
         if result < 0:
             return result

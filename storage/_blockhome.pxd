@@ -5,7 +5,6 @@ from storage._block cimport Block, BlockJob, Extent
 from storage._framing cimport FramingTable
 from storage._workshop cimport Workshop
 from storage._commitlog cimport LogGroup
-from storage._fs cimport FileMap
 from storage._record cimport Record, RecordIndexer
 
 
@@ -21,11 +20,7 @@ cdef class BlockHome(FramingTable):
     cdef size_t forget_count
     cdef size_t forget_room
     cdef bint floor_dirty
-    cdef bint going_direct              # the record being placed is, or will be, written by the log's thread
     cdef set gone                       # sequences that the replay saw deleted
-    cdef FileMap replay_map             # of the block that records are found in without a copy in the log
-    cdef uint64_t replay_map_number
-    cdef list damage_if_lost            # sentences that count when something stays lost
     cdef bint torn                      # a frame of this group is missing from the log's torn end
     cdef bint gap                       # a frame is missing; what it held may be lost
     cdef public RecordIndexer indexer
@@ -34,7 +29,6 @@ cdef class BlockHome(FramingTable):
     cdef Block* open_block(self, uint64_t first_seq, uint64_t size) except NULL
     cdef Block* begin_block(self, uint64_t number, uint64_t first_seq, uint32_t capacity) except NULL
     cdef Block* make_room(self, uint64_t seq, uint64_t size) except NULL
-    cdef int refer_to(self, Block* block, uint64_t seq, uint32_t size, const char* encoded) except -1
     cdef int seal_active(self) except -1
     cdef int place(self, const Record* record, uint32_t size, const char* encoded, uint64_t checksum) except -1
     cdef int add_extent(self, Block* block, uint32_t at, uint32_t size, const char* data) except -1

@@ -24,7 +24,7 @@ from storage._codec cimport (
     KIND_MESSAGE, RECORD_HEAD, RECORD_SIZE_MAX, encode_record, encoded_size, erase_record, file_counted_size, load32, load64,
     store32, store64, view_record)
 from storage._commitlog cimport (
-    DIRECT_ENTRY, FRAME_BLOCK, FRAME_CUT, FRAME_DIRECT, FRAME_DROP, FRAME_ERASE, FRAME_FORGET, FRAME_RECORDS)
+    FRAME_BLOCK, FRAME_CUT, FRAME_DROP, FRAME_ERASE, FRAME_FORGET, FRAME_RECORDS)
 from storage._frames cimport FrameMemory
 from storage._seal cimport run_compact, run_end, run_seal
 
@@ -39,7 +39,6 @@ cdef class BlockHome(FramingTable):
     def __cinit__(self, Workshop shop, str path, uint64_t group, uint64_t salt):
         self.next_number = 1
         self.gone = set()
-        self.damage_if_lost = []
         self.log_group = LogGroup(group)
 
     def __dealloc__(self):
@@ -107,7 +106,6 @@ cdef class BlockHome(FramingTable):
         if block == NULL:
             return 0
         self.active = NULL
-        self.replay_map = None      # the file gets shorter
         readable = self.need_index(block)   # before it counts as sealed: a footer in its file is from a lost future
         block.flags |= BLOCK_SEALED
         if readable == 0:
@@ -126,41 +124,20 @@ cdef class BlockHome(FramingTable):
     cdef int append(self, const Record* record) except -1:
         cdef bint encrypted = self.key is not None and record.skip_count == 0
         cdef uint64_t size = encoded_size(record) + (CIPHER_ROOM if encrypted else 0)
-        cdef Block* block
-        cdef bint direct
         cdef char* at
         if record.seq <= self.last_seq or record.seq < self.floor:
             raise ValueError(f"sequence {record.seq} is not above {max(self.last_seq, self.floor - 1)}")
         if size > RECORD_SIZE_MAX:
             raise ValueError(f"a record of {size} bytes is larger than {RECORD_SIZE_MAX}")
-        block = self.make_room(record.seq, size)
-        direct = record.skip_count == 0 and self.shop.log.goes_direct(size)
-        if direct:
-            at = self.shop.log.side_memory(size)
-        else:
-            at = self.shop.log.extend(self.log_group, FRAME_RECORDS, size)
+        self.make_room(record.seq, size)
+        at = self.shop.log.extend(self.log_group, FRAME_RECORDS, size)
         if encrypted:
             encrypt_record(at, record, self.salt, self.key)
         else:
             encode_record(at, record, self.salt)
-        if direct:
-            self.refer_to(block, record.seq, <uint32_t>size, at)
-        elif self.log_group.frame_position >= self.log_group.place_due:
+        if self.log_group.frame_position >= self.log_group.place_due:
             self.log_group.note_place(record.seq, self.shop.log.oldest_content())
-        self.going_direct = direct
-        self.place(record, <uint32_t>size, at, load64(at + size - 8))
-        self.going_direct = False
-        return 0
-
-    cdef int refer_to(self, Block* block, uint64_t seq, uint32_t size, const char* encoded) except -1:
-        """The log says where a record is that goes to the end of `block` alone."""
-        cdef char* at = self.shop.log.extend(self.log_group, FRAME_DIRECT, DIRECT_ENTRY)
-        store64(at, seq)
-        store64(at + 8, block.number)
-        store32(at + 16, block.data_end)
-        store32(at + 20, size)
-        store64(at + 24, load64(encoded + size - 8))
-        return self.shop.log.add_direct(block.file, encoded, size, block.data_end)
+        return self.place(record, <uint32_t>size, at, load64(at + size - 8))
 
     cdef int skip(self, uint64_t first, uint64_t count) except -1:
         cdef Record record
@@ -214,9 +191,6 @@ cdef class BlockHome(FramingTable):
         cdef uint64_t ticket
         cdef int result
         if self.replaying:
-            if self.going_direct:       # it is there
-                block.written = at + size
-                return 0
             result = write_through(block.file, &self.shop.files.calls, data, size, at)
             if result < 0:
                 raise OSError(-result, os.strerror(-result), self.block_path(block.number))
@@ -225,8 +199,7 @@ cdef class BlockHome(FramingTable):
         ticket = self.shop.log.ticket
         if self.pending_count > self.pending_head:
             last = &self.pending[self.pending_count - 1]
-            if last.block == block and last.ticket == ticket and last.data + last.size == data and (
-                    last.direct == self.going_direct):
+            if last.block == block and last.ticket == ticket and last.data + last.size == data:
                 last.size += size
                 return 0
         if self.pending_count == self.pending_room:
@@ -246,7 +219,6 @@ cdef class BlockHome(FramingTable):
         last.size = size
         last.data = data
         last.ticket = ticket
-        last.direct = self.going_direct
         self.pending_count += 1
         return 0
 

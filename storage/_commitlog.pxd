@@ -2,7 +2,6 @@
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from storage._codec cimport xxh64
-from storage._block cimport BlockFile
 from storage._disk cimport DiskThread, Job
 from storage._fs cimport FileCalls
 
@@ -18,9 +17,7 @@ cdef enum:
     FRAME_ENTRY = 7
     FRAME_GONE = 8
     FRAME_BLOCK = 9
-    FRAME_DIRECT = 10
-    FRAME_LAST = 10
-    DIRECT_ENTRY = 32
+    FRAME_LAST = 9
 
 
 cdef struct Segment:
@@ -77,21 +74,6 @@ cdef struct ScrubJob:
     uint64_t log_salt
 
 
-# Bytes that go to their block before the log speaks of them.
-cdef struct DirectPart:
-    BlockFile* file
-    const char* data
-    size_t size
-    uint64_t at
-
-
-cdef struct DirectJob:
-    LogJob log
-    DirectPart* parts
-    size_t count
-    bint durable
-
-
 # The log's view of one stream or raft group.
 cdef class LogGroup:
     cdef readonly uint64_t group
@@ -128,18 +110,6 @@ cdef class CommitLog:
     cdef uint64_t recycled                  # number of the segment whose file the current one overwrites; 0: none
     cdef bint sync_wanted                   # lazy mode: the open batch must be synced all the same
     cdef list scrubbed                      # tickets of finished scrubs
-    cdef Chunk side                         # memory of records that go straight to their blocks
-    cdef bint side_kept                     # it is in `pieces`
-    cdef DirectPart* direct
-    cdef size_t direct_count
-    cdef size_t direct_room
-    cdef size_t large_bytes                 # of large records in the open batch
-    cdef readonly size_t direct_from        # above so many the others go straight to their blocks; 0: never
-    cdef set unsynced_blocks                # paths, in lazy mode
-    cdef bint goes_direct(self, size_t size) noexcept
-    cdef char* side_memory(self, size_t size) except NULL
-    cdef int add_direct(self, BlockFile* file, const char* data, size_t size, uint64_t at) except -1
-    cdef int send_direct(self) except -1
     cdef Segment* current
     cdef Chunk chunk
     cdef size_t piece_start

@@ -24,7 +24,6 @@ from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcpy, memmove, memset, strdup
 
 from storage._codec cimport store16, store32, store64, xxh64
-from storage._direct cimport sync_paths, write_direct
 from storage._scrub cimport blank_tail, scrub_records
 
 cdef extern from "fcntl.h" nogil:
@@ -33,7 +32,6 @@ cdef extern from "fcntl.h" nogil:
 cdef enum:
     CHUNK_SIZE = 1 << 20
     POOL_MAX = 16
-    LARGE_RECORD = 4 << 10
     PLACE_STEP = 64 << 10   # distance of the places that a group remembers
 
 cdef char* pool[POOL_MAX]
@@ -164,14 +162,6 @@ cdef int retire_segment(Job* job, const FileCalls* calls) noexcept nogil:
     return calls.unlink(calls.context, segment.path)
 
 
-cdef int by_file(const void* one, const void* other) noexcept nogil:
-    cdef const DirectPart* first = <const DirectPart*>one
-    cdef const DirectPart* second = <const DirectPart*>other
-    if first.file != second.file:
-        return 1 if <uintptr_t>first.file > <uintptr_t>second.file else -1
-    return (first.at > second.at) - (first.at < second.at)
-
-
 cdef void free_segment(Segment* segment) noexcept:
     free(segment.path)
     free(segment.old_path)
@@ -184,8 +174,7 @@ cdef class CommitLog:
     """See the module. One owner thread."""
 
     def __cinit__(self, str path, DiskThread disk, bytes identity, uint64_t salt, uint64_t first_number,
-                  list spare, uint64_t segment_size=64 << 20, int free_segments_max=4, bint durable=True,
-                  size_t direct_from=0):
+                  list spare, uint64_t segment_size=64 << 20, int free_segments_max=4, bint durable=True):
         self.path = path
         self.disk = disk
         self.identity = identity
@@ -197,8 +186,6 @@ cdef class CommitLog:
         self.open_segments = {}
         self.contents = {}
         self.scrubbed = []
-        self.unsynced_blocks = set()
-        self.direct_from = direct_from
         self.segments_in_use = deque()
         self.pieces = []
         self.ticket = 1
@@ -207,7 +194,6 @@ cdef class CommitLog:
         self.rotate()
 
     def __dealloc__(self):
-        free(self.direct)
         for address in self.open_segments.values():
             free_segment(<Segment*><uintptr_t>address)
 
@@ -361,73 +347,9 @@ cdef class CommitLog:
         self.frame_group = None
         return 0
 
-    cdef bint goes_direct(self, size_t size) noexcept:
-        """Whether a record is better written to its block alone than to the log and the block.
-
-        That costs a sync more, so only when there is much, or others are waiting for the disk anyway.
-        """
-        if self.direct_from == 0 or size < min(<size_t>LARGE_RECORD, self.direct_from):
-            return False
-        self.large_bytes += size
-        return self.large_bytes > self.direct_from or self.backlog_bytes > 0
-
-    cdef char* side_memory(self, size_t size) except NULL:
-        """Memory for a record that is not in the log; it lives as long as the batch's chunks."""
-        cdef size_t capacity = CHUNK_SIZE
-        cdef char* at
-        if self.side is None or self.side.capacity - self.side.used < size:
-            while capacity < size:
-                capacity <<= 1
-            self.side = Chunk(capacity)
-            self.side_kept = False
-        if not self.side_kept:
-            self.side_kept = True
-            self.pieces.append(self.side)
-        at = self.side.data + self.side.used
-        self.side.used += size
-        return at
-
-    cdef int add_direct(self, BlockFile* file, const char* data, size_t size, uint64_t at) except -1:
-        cdef DirectPart* last
-        if self.direct_count:
-            last = &self.direct[self.direct_count - 1]
-            if last.file == file and last.at + last.size == at and last.data + last.size == data:
-                last.size += size
-                return 0
-        if self.direct_count == self.direct_room:
-            self.direct_room = self.direct_room * 2 or 16
-            self.direct = <DirectPart*>realloc(self.direct, self.direct_room * sizeof(DirectPart))
-            if self.direct == NULL:
-                raise MemoryError
-        last = &self.direct[self.direct_count]
-        last.file, last.data, last.size, last.at = file, data, size, at
-        self.direct_count += 1
-        return 0
-
-    cdef int send_direct(self) except -1:
-        """The blocks' bytes first: what the log says of them is true whenever it can be read."""
-        cdef DirectJob* job
-        cdef size_t index
-        if self.direct_count == 0:
-            return 0
-        job = <DirectJob*>calloc(1, sizeof(DirectJob))
-        job.log.job.run = write_direct
-        job.parts, job.count, job.durable = self.direct, self.direct_count, self.durable
-        qsort(job.parts, job.count, sizeof(DirectPart), by_file)
-        for index in range(job.count):
-            job.log.size += job.parts[index].size
-            if not self.durable:
-                self.unsynced_blocks.add(job.parts[index].file.path)
-        self.direct = NULL
-        self.direct_count = self.direct_room = 0
-        self.backlog_bytes += job.log.size
-        self.disk.submit(&job.log.job)
-        return 0
-
     cdef int send_piece(self, uint64_t ticket) except -1:
         """Hand what was built since the last piece to the disk thread."""
         cdef LogJob* job
-        self.send_direct()
         job = <LogJob*>calloc(1, sizeof(LogJob))
         job.segment = self.current
         job.ticket = ticket
@@ -435,8 +357,6 @@ cdef class CommitLog:
         job.data = self.chunk.data + self.piece_start if job.size else NULL
         job.offset = self.position & 0xFFFFFFFF
         job.job.run = write_piece if job.size else write_nothing
-        if self.sync_wanted and ticket:
-            self.sync_blocks()
         if self.durable or (ticket and self.sync_wanted):
             job.job.sync_fd = &self.current.fd
             self.sync_wanted = False
@@ -456,30 +376,12 @@ cdef class CommitLog:
         cdef uint64_t ticket = self.ticket
         self.close_frame()
         self.send_piece(ticket)
-        self.large_bytes = 0
         self.ticket += 1
         return ticket
-
-    def sync_blocks(self) -> None:
-        """In lazy mode: sync what was written straight to the blocks."""
-        cdef DirectJob* job
-        cdef size_t index = 0
-        if not self.unsynced_blocks:
-            return
-        job = <DirectJob*>calloc(1, sizeof(DirectJob))
-        job.parts = <DirectPart*>calloc(len(self.unsynced_blocks), sizeof(DirectPart))
-        for path in self.unsynced_blocks:
-            job.parts[index].data = strdup(path)
-            index += 1
-        job.count = index
-        job.log.job.run = sync_paths
-        self.unsynced_blocks.clear()
-        self.disk.submit(&job.log.job)
 
     cdef int sync(self) except -1:
         """In lazy mode: sync what was written so far."""
         cdef LogJob* job
-        self.sync_blocks()
         if not self.unsynced:
             return 0
         self.unsynced = False
@@ -496,7 +398,6 @@ cdef class CommitLog:
         cdef Job* head = self.disk.reap()
         cdef LogJob* job
         cdef int failed = 0
-        cdef size_t index
         while head != NULL:
             job = <LogJob*>head
             head = head.next
@@ -515,11 +416,6 @@ cdef class CommitLog:
                         self.spare.append(os.fsdecode(job.segment.old_path))
                     del self.open_segments[job.segment.number]
                     free_segment(job.segment)
-            if job.job.run == sync_paths:
-                for index in range((<DirectJob*>job).count):
-                    free(<void*>(<DirectJob*>job).parts[index].data)
-            if job.job.run == write_direct or job.job.run == sync_paths:
-                free((<DirectJob*>job).parts)
             if job.job.run == scrub_records:
                 free((<ScrubJob*>job).path)
                 free((<ScrubJob*>job).targets)
@@ -532,7 +428,6 @@ cdef class CommitLog:
         """The chunks of the batch just submitted; the caller keeps them until the blocks are written."""
         cdef list taken = self.pieces
         self.pieces = []
-        self.side_kept = False
         return taken
 
     cdef int retire(self, uint64_t before) except -1:

@@ -30,7 +30,6 @@ cdef class DataDirectory:
     cdef readonly uint64_t log_bytes_max
     cdef readonly uint64_t backlog_bytes_max
     cdef readonly int maps_open_max
-    cdef readonly size_t direct_from    # large records of a batch beyond this go straight to their blocks; 0: none
     cdef readonly CommitLog log
     cdef Workshop shop
     cdef Files files

@@ -32,7 +32,6 @@ class DataDirectory:
         backlog_bytes_max: int = ...,
         files_open_max: int = 512,
         maps_open_max: int = 1024,
-        direct_from: int = ...,
         attach: Callable[[BlockHome, dict[str, Any]], object] | None = None,
         keys: ServerKeys | None = None,
         label_of: Callable[[dict[str, Any]], str] = ...,

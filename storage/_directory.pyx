@@ -63,7 +63,6 @@ cdef class DataDirectory:
                  segment_size: int = 64 << 20, log_bytes_max: int = 256 << 20,
                  block_size_min: int = 64 << 10, block_size_max: int = 8 << 20,
                  backlog_bytes_max: int = 64 << 20, files_open_max: int = 512, maps_open_max: int = 1024,
-                 direct_from: int = 0,
                  attach=None, keys=None, label_of=name_in,
                  codec_of=no_codec, frame_cache_bytes_max: int = 32 << 20):
         """`attach(home, settings)` is called for each stream found, between its checkpoint and the replay.
@@ -79,7 +78,6 @@ cdef class DataDirectory:
         self.log_bytes_max = log_bytes_max
         self.backlog_bytes_max = backlog_bytes_max
         self.maps_open_max = maps_open_max
-        self.direct_from = direct_from
         self.homes = {}
         self.locked = {}
         self.wrapped = {}
@@ -215,7 +213,7 @@ cdef class DataDirectory:
         self.begin_rewrite = run_now if self.pool is None else self.pool.begin
         self.log = CommitLog(f"{self.path}/log", self.log_disk, self.identity, self.salt,
                              max(found.highest_segment + 1, self.first_unused_number(found.paths)),
-                             [], self.segment_size, free_max, self.durable, self.direct_from)
+                             [], self.segment_size, free_max, self.durable)
         self.shop.log = self.log
 
     def first_unused_number(self, paths: list) -> int:

@@ -24,7 +24,7 @@ from storage._codec cimport (
     KIND_ERASED, KIND_MESSAGE, RECORD_FIXED, check_record, erase_record, file_counted_size, load16, load32, load64, store32, store64,
     view_record, xxh64)
 from storage._commitlog cimport (
-    DIRECT_ENTRY, FRAME_BLOCK, FRAME_CUT, FRAME_DIRECT, FRAME_DROP, FRAME_ERASE, FRAME_FORGET, FRAME_RECORDS)
+    FRAME_BLOCK, FRAME_CUT, FRAME_DROP, FRAME_ERASE, FRAME_FORGET, FRAME_RECORDS)
 from storage._fs cimport FileMap, map_file
 from storage._record cimport Record, RecordIndexer
 from storage._replay cimport Frame
@@ -222,9 +222,6 @@ cdef int replay_frame(BlockHome home, const Frame* frame) except -1:
         replay_records(home, frame.payload, frame.size)
     elif frame.kind == FRAME_BLOCK:
         replay_block(home, load64(frame.payload), load64(frame.payload + 8), <uint32_t>load64(frame.payload + 16))
-    elif frame.kind == FRAME_DIRECT:
-        for index in range(frame.size // DIRECT_ENTRY):
-            replay_direct(home, frame.payload + index * DIRECT_ENTRY)
     elif frame.kind == FRAME_FORGET:
         for index in range(frame.size // 8):
             unindex_range(home, load64(frame.payload + index * 8), load64(frame.payload + index * 8))
@@ -251,90 +248,6 @@ cdef int replay_block(BlockHome home, uint64_t number, uint64_t first_seq, uint3
         return 0
     home.seal_active()
     home.begin_block(number, first_seq, capacity)
-    return 0
-
-
-cdef int replay_direct(BlockHome home, const char* entry) except -1:
-    """A record that only its block holds, or held: it may have been removed since."""
-    cdef uint64_t seq = load64(entry)
-    cdef uint32_t offset = load32(entry + 16)
-    cdef uint32_t size = load32(entry + 20)
-    cdef Record record
-    cdef FileMap file
-    cdef const char* at
-    cdef Block* block = home.active
-    cdef bint in_place
-    if seq <= home.last_seq:
-        return 0
-    in_place = block != NULL and block.number == load64(entry + 8) and block.data_end == offset and (
-        block.offsets != NULL or block.data_end == BLOCK_HEAD or home.need_index(block) != 0)
-    file = block_map(home, load64(entry + 8))
-    if file is None or <uint64_t>offset + size > file.size:
-        return miss_direct(home, seq, size if in_place else 0)
-    at = file.data + offset
-    if check_record(at, size, home.salt) != size or load64(at + 8) != seq:
-        if home.erased is None or home.torn_size(at, size, &record) != size or record.seq != seq:
-            return miss_direct(home, seq, size if in_place else 0)
-    view_record(at, &record)
-    record.skip_count = 0
-    keep_off_files(home, seq, size)
-    home.going_direct = in_place
-    home.place(&record, size, at, load64(entry + 24))
-    home.going_direct = False
-    if at[4] == KIND_MESSAGE and load64(entry + 24) == load64(at + size - 8):
-        if home.indexer is not None and home.show(at, &record):
-            home.indexer.index(&record)
-        return 0
-    if check_record(at, size, home.salt) != size:
-        erase_torn(home, home.active, seq, home.erased[seq])
-    home.apply_forget(seq)
-    home.gone.add(seq)
-    return 0
-
-
-cdef int keep_off_files(BlockHome home, uint64_t seq, uint64_t size) except -1:
-    """A block that the log does not name is begun where it overwrites no other: records may be there that
-    nothing else holds."""
-    cdef Block* block = home.active
-    if block != NULL and block.offsets == NULL and block.data_end > BLOCK_HEAD and home.need_index(block) == 0:
-        home.seal_active()
-        block = NULL
-    if block != NULL and block.data_end + size <= block.capacity and takes_slot(block, seq):
-        return 0
-    for path in Path(home.path).glob("*.blk"):
-        home.next_number = max(home.next_number, <uint64_t>int(path.stem, 16) + 1)
-    return 0
-
-
-cdef FileMap block_map(BlockHome home, uint64_t number):
-    """The block's file while its records are replayed; None: it is not there, or another one."""
-    cdef FileMap file
-    if home.replay_map is not None and home.replay_map_number == number:
-        return home.replay_map
-    try:
-        file = map_file(home.block_path(number))
-    except FileNotFoundError:
-        return None
-    if not check_head(file.data, file.size, home.group, number):
-        return None
-    home.replay_map, home.replay_map_number = file, number
-    return file
-
-
-cdef int miss_direct(BlockHome home, uint64_t seq, uint32_t size) except -1:
-    """Lost, unless the rest of the log says that it went. Its place stays empty."""
-    home.last_seq = seq
-    if size:
-        if home.active.offsets == NULL:
-            home.active.offsets = <uint32_t*>calloc(16, 4)
-            home.active.slot_room = 16
-            if home.active.offsets == NULL:
-                raise MemoryError
-        home.active.data_end += size
-        home.active.last_seq = seq
-    home.lost.append([seq, seq])
-    home.damage_if_lost.append(f"{home.path}: record {seq} is neither in the log nor in its block")
-    home.index_stale = True
     return 0
 
 
@@ -392,7 +305,6 @@ cdef int replay_records(BlockHome home, const char* at, uint64_t size) except -1
             home.note_lost(home.last_seq + 1, record.seq - 1, f"{home.path}: records lost with their log frame")
         first = False
         if record.seq > home.last_seq:
-            keep_off_files(home, record.seq, length)
             home.place(&record, length, at, load64(at + length - 8))
             if at[4] == KIND_ERASED:
                 home.apply_forget(record.seq)
@@ -505,10 +417,6 @@ cdef int end_replay(BlockHome home) except -1:
     home.replaying = False
     home.erased = None
     home.lost = list(still_lost(home))
-    if home.lost:
-        home.damage.extend(home.damage_if_lost)
-    home.damage_if_lost = []
-    home.replay_map = None
     home.gone = None
     for index in range(home.block_count):
         if home.blocks[index].flags & BLOCK_UNREADABLE:

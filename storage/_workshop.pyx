@@ -59,7 +59,7 @@ cdef class Workshop:
     cdef Chunk chunk_of(self, const char* at):
         """The chunk that `at` points into; None: none that is still under way."""
         cdef Chunk chunk
-        for chunks in (*self.in_flight, [self.log.chunk, self.log.side]):
+        for chunks in (*self.in_flight, [self.log.chunk]):
             for chunk in chunks:
                 if chunk is not None and chunk.data <= at < chunk.data + chunk.used:
                     return chunk

@@ -26,7 +26,6 @@ TINY: dict[str, Any] = {
     "block_size_max": 8 << 10,
     "files_open_max": 2,
     "maps_open_max": 4,
-    "direct_from": 300,
 }
 
 

@@ -115,11 +115,10 @@ def test_many_in_one_batch_of_a_reused_sequence(directory: DataDirectory) -> Non
 
 
 def test_what_took_the_sequence_since_stays(tmp_path: Path) -> None:
-    """The erased record went to its block alone; the log has another one of its sequence."""
-    directory = DataDirectory(tmp_path / "data", threaded=False, direct_from=300)
+    """The log has the erased record, and behind it another one of its sequence."""
+    directory = DataDirectory(tmp_path / "data", threaded=False)
     home = directory.create_stream({"name": "s"})
-    store(directory, home, 1, 3, 8)
-    store(directory, home, 4, 4, 800)
+    store(directory, home, 1, 4, 80)
     assert home.delete(4, erase=True)
     home.cut(3)
     home.append_many([(4, 4, b"a.b", b"", b"anew")])

@@ -1,1 +1,0 @@
-"""Jobs of the log's thread; nothing here is for Python."""
