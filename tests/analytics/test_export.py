@@ -19,6 +19,7 @@ from pyspark_jetstream import export, tables
 from storage._store import StreamStore
 from storage.filestore import FileStores
 from tests.analytics.stores import SMALL_BLOCKS, live, parsed, settings, settle
+from tests.e2e.server import die_with_parent
 
 DAY_NS = 86_400_000_000_000
 START_NS = 1_700_000_000_000_000_000
@@ -127,7 +128,12 @@ def test_kill_9_of_the_command(tmp_path: Path, stores: FileStores) -> None:
     for _ in range(4):
         fill(store, 50)
         settle(stores)
-        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            words,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=die_with_parent,
+        )
         time.sleep(rng.uniform(0.2, 1.5))  # anywhere in its life
         process.send_signal(signal.SIGKILL)
         process.wait()

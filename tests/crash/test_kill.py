@@ -10,6 +10,7 @@ import pytest
 
 from storage._directory import DataDirectory
 from tests.crash.workload import VARIANTS
+from tests.e2e.server import die_with_parent
 
 WRITER = """
 import sys
@@ -36,6 +37,7 @@ def test_kill_keeps_what_was_acked(tmp_path: Path, variant: str) -> None:
             [sys.executable, "-c", WRITER, str(tmp_path), variant],
             stdout=subprocess.PIPE,
             text=True,
+            preexec_fn=die_with_parent,
         )
         assert process.stdout is not None
         acked = 0

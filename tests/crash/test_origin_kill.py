@@ -75,7 +75,7 @@ def caught_up(client: Client) -> bool:
 
 
 def check(client: Client) -> None:
-    wait_for(lambda: caught_up(client), "all copies are whole", 20.0)
+    wait_for(lambda: caught_up(client), "all copies are whole", 60.0)
     original = read_all(client, "K")
     assert read_all(client, "M") == original
     sourced = read_all(client, "T")
@@ -106,7 +106,7 @@ def test_copies_go_on_after_kill_9_without_gaps_or_duplicates(tmp_path: Path) ->
                 break
             load = Load(server.port, first)
             enough = rng.randrange(1_000, 6_000)
-            wait_for(lambda at=load, n=enough: len(at.acked) >= n, "acks", 20.0)  # type: ignore[misc]
+            wait_for(lambda at=load, n=enough: len(at.acked) >= n, "acks", 60.0)  # type: ignore[misc]
             time.sleep(rng.random() / 20)  # where in its work it is hit
             server.signal(signal.SIGKILL)
             server.process.wait()

@@ -123,7 +123,7 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
                 again(client, acked, rng)
             load = Load(server.port, first)
             enough = rng.randrange(2_000, 20_000)
-            wait_for(lambda at=load, n=enough: len(at.acked) >= n, "acks", 20.0)  # type: ignore[misc]
+            wait_for(lambda at=load, n=enough: len(at.acked) >= n, "acks", 60.0)  # type: ignore[misc]
             server.signal(signal.SIGKILL)
             server.process.wait()
             load.join()

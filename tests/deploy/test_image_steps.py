@@ -104,7 +104,7 @@ def serve_and_check(place: Path, target: Path) -> None:
             client_port, http_port = ports(place / "log", process)
             status = Path(f"/proc/{process.pid}/status").read_text()
             assert re.search(rf"Uid:\s+{user}\s", status)
-            with socket.create_connection(("127.0.0.1", client_port), timeout=5) as client:
+            with socket.create_connection(("127.0.0.1", client_port), timeout=30) as client:
                 client.sendall(b"CONNECT {}\r\nPING\r\n")
                 answer = b""
                 while b"PONG" not in answer:
@@ -113,7 +113,7 @@ def serve_and_check(place: Path, target: Path) -> None:
             assert health(target, client_port, closed_port()) == 0, "without monitoring"
         finally:
             process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(30) == 0
     assert health(target, client_port, http_port) == 1
 
 
@@ -126,7 +126,7 @@ def ports(log: Path, process: subprocess.Popen[bytes]) -> tuple[int, int]:
         monitor = re.search(r"Starting http monitor on \S+:(\d+)", text)
         return (int(client[1]), int(monitor[1])) if client and monitor else None
 
-    found: tuple[int, int] = wait_for(both, "both ports in the log", 10.0)
+    found: tuple[int, int] = wait_for(both, "both ports in the log", 60.0)
     return found
 
 
@@ -144,7 +144,7 @@ def health(target: Path, client_port: int, http_port: int) -> int:
     }
     python = target / "bin" / "python"
     return subprocess.run(
-        [python, DEPLOY / "healthcheck.py"], env=env, capture_output=True, timeout=10
+        [python, DEPLOY / "healthcheck.py"], env=env, capture_output=True, timeout=60
     ).returncode
 
 
@@ -175,7 +175,7 @@ def test_entrypoint_arguments(arguments: list[str], expected: str, tmp_path: Pat
     fake.chmod(0o755)
     env = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     command = ["sh", str(DEPLOY / "entrypoint.sh"), *arguments]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=10)
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
     assert done.stdout == expected + "\n", done.stderr
 
 

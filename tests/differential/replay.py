@@ -13,7 +13,7 @@ from typing import Any
 from .script import Script, ScriptError, Step, expand
 from .servers import Server
 
-WAIT_SECONDS = 8.0
+WAIT_SECONDS = 30.0
 PLAIN_CONNECT = '{"verbose":false,"pedantic":false}'
 PING_LINE = re.compile(rb"(?i)ping[^\n]*\n")
 # What is random, or tells which program it is: checked for its shape, then masked.

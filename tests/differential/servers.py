@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from tests.certificates import write_certificates
+from tests.e2e.server import die_with_parent
 
 from .script import Script, ScriptError
 
@@ -20,7 +21,7 @@ COMMANDS = {
     "nats-server": Path(sys.prefix) / "bin" / "nats-server",
     "martlet": Path(sys.prefix) / "bin" / "martlet",
 }
-START_SECONDS = 10.0
+START_SECONDS = 60.0
 
 
 @cache
@@ -52,7 +53,9 @@ class Server:
             self.config.write_text(with_paths(script.config))
             command += ["-c", str(self.config)]
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(command, stderr=log, stdout=log, cwd=home)
+            self.process = subprocess.Popen(
+                command, stderr=log, stdout=log, cwd=home, preexec_fn=die_with_parent
+            )
         self.port = self.wait_for(r"Listening for client connections on .*:(\d+)")
         self.wait_for(r"(Server is ready)")
 
@@ -81,7 +84,7 @@ class Server:
     def stop(self) -> None:
         if self.alive():
             os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait(timeout=10)
+        self.process.wait()
         self.home.cleanup()
 
 

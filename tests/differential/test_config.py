@@ -37,7 +37,7 @@ def genuine_says(name: str) -> tuple[bool, str]:
         cwd=FOLDER,
         env={**os.environ, **ENVIRON},
         capture_output=True,
-        timeout=20,
+        timeout=60,
         check=False,
     )
     return done.returncode == 0, done.stderr.decode("utf-8", "replace")

@@ -13,6 +13,7 @@ import pytest
 
 from config.load import load
 from config.reload import ReloadError, diff
+from tests.e2e.server import die_with_parent
 
 GENUINE = Path(sys.executable).parent / "nats-server"
 TEXT = re.compile(r"\] (?:[\d/]+ [\d:.]+ )?\[(INF|ERR)\] (.*)")
@@ -71,7 +72,12 @@ COMMON = "server_name: n\nhost: 127.0.0.1\nport: -1\n"
 
 def told_by_genuine(path: Path, new: str) -> list[str]:
     """Lines about the reload, up to the one that ends it."""
-    process = subprocess.Popen([GENUINE, "-c", path.name], cwd=path.parent, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [GENUINE, "-c", path.name],
+        cwd=path.parent,
+        stderr=subprocess.PIPE,
+        preexec_fn=die_with_parent,
+    )
     assert process.stderr is not None
     try:
         lines = read_until(process.stderr.fileno(), "Server is ready")
@@ -86,7 +92,7 @@ def told_by_genuine(path: Path, new: str) -> list[str]:
     return [line for line in found if "eload" in line or "not supported" in line]
 
 
-def read_until(descriptor: int, wanted: str, timeout_s: float = 20) -> list[str]:
+def read_until(descriptor: int, wanted: str, timeout_s: float = 60) -> list[str]:
     deadline = time.monotonic() + timeout_s
     text = ""
     readable = select.poll()

@@ -117,7 +117,7 @@ def talk(stack: ExitStack, server: ServerProcess) -> None:
 def fetch(server: ServerProcess, path: str) -> tuple[int, str, str, Any]:
     url = f"http://127.0.0.1:{server.http_port}/nats{path}"
     try:
-        with urllib.request.urlopen(url, timeout=10) as answer:
+        with urllib.request.urlopen(url, timeout=30) as answer:
             status, headers, body = answer.status, answer.headers, answer.read()
     except urllib.error.HTTPError as error:
         with error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import select
 import time
 from pathlib import Path
 
@@ -192,12 +193,13 @@ def test_the_first_verb_must_be_connect_when_authentication_is_required(tmp_path
 @pytest.mark.feature("1-036")
 def test_a_client_that_does_not_log_in_is_closed_after_the_timeout(tmp_path: Path) -> None:
     config = 'authorization { token: t, timeout: "300ms" }'
-    with ServerProcess(tmp_path, config=config) as server, server.connect() as client:
+    with ServerProcess(tmp_path, config=config) as server:
         began = time.monotonic()
-        client.info()
-        client.expect("-ERR 'Authentication Timeout'")
-        assert client.closed()
-        assert 0.25 <= time.monotonic() - began < 2
+        with server.connect() as client:
+            client.info()
+            client.expect("-ERR 'Authentication Timeout'")
+            assert client.closed()
+            assert time.monotonic() - began >= 0.29
 
 
 @pytest.mark.feature("4-030", "4-007", "1-015")
@@ -290,6 +292,12 @@ def test_the_old_account_keys_are_a_violation(tmp_path: Path, key: str) -> None:
         assert client.closed()
 
 
+def readable(client: RawClient) -> bool:
+    watched = select.poll()
+    watched.register(client.socket, select.POLLIN)
+    return bool(watched.poll(0))
+
+
 @pytest.mark.feature("4-003")
 def test_a_storm_of_slow_logins_does_not_stop_the_others(tmp_path: Path) -> None:
     config = f"""
@@ -303,17 +311,14 @@ def test_a_storm_of_slow_logins_does_not_stop_the_others(tmp_path: Path) -> None
         storm = [server.connect() for _ in range(20)]
         for client in storm:
             client.info()
+        for client in storm:
             client.connect_with(user="slow", **{"pass": "secret"})
-        slowest = 0.0
-        for _ in range(100):
-            began = time.perf_counter()
+        # On the loop, the line of checks would be over before the first of these is answered.
+        for _ in range(20):
             quick.send("PING\r\n")
             quick.expect("PONG")
-            slowest = max(slowest, time.perf_counter() - began)
-        # Waiting for the line of checks would take seconds.
-        assert slowest < 1.0
+        assert not all(readable(client) for client in storm)
         for client in storm:
-            client.socket.settimeout(20)
             client.expect("PONG")
             client.socket.close()
 

@@ -12,14 +12,14 @@ import nats
 import pytest
 from nats.aio.client import Client
 
-from tests.e2e.server import ServerProcess
+from tests.e2e.server import WAIT_S, ServerProcess
 
 SECOND = 1_000_000_000
-WAIT_S = 10.0
 
 
 async def ask(client: Client, subject: str, **body: Any) -> Any:
-    answer = await client.request(f"$JS.API.{subject}", json.dumps(body).encode() if body else b"")
+    data = json.dumps(body).encode() if body else b""
+    answer = await client.request(f"$JS.API.{subject}", data, WAIT_S)
     return json.loads(answer.data)
 
 
@@ -39,12 +39,12 @@ def bucket(name: str, **fields: Any) -> dict[str, Any]:
 
 def played(tmp_path: Path, story: Callable[[Client], Awaitable[None]], *flags: str) -> None:
     async def whole(url: str) -> None:
-        client = await nats.connect(url)
+        client = await nats.connect(url, connect_timeout=WAIT_S)
         await story(client)
         await client.close()
 
     with ServerProcess(tmp_path, "-js", "-sd", str(tmp_path), *flags) as server:
-        asyncio.run(asyncio.wait_for(whole(server.url), 25))
+        asyncio.run(asyncio.wait_for(whole(server.url), WAIT_S))
 
 
 @pytest.mark.feature("6.003")
@@ -69,7 +69,7 @@ def test_watchers_see_why_a_key_went(tmp_path: Path) -> None:
         heard = await client.subscribe("watched")
         consumer = {"deliver_subject": "watched", "ack_policy": "none", "deliver_policy": "new"}
         await ask(client, "CONSUMER.CREATE.KV_T", stream_name="KV_T", config=consumer)
-        put = await client.request("$KV.T.key", b"v", headers={"Nats-TTL": "1s"})
+        put = await client.request("$KV.T.key", b"v", WAIT_S, headers={"Nats-TTL": "1s"})
         assert json.loads(put.data)["seq"] == 1
         value = await heard.next_msg(WAIT_S)
         marker = await heard.next_msg(WAIT_S)
@@ -92,12 +92,10 @@ def test_a_bucket_takes_another_ones_keys_under_its_own_prefix(tmp_path: Path) -
             "subject_transforms": [{"src": "$KV.B.>", "dest": "$KV.A.>"}],
         }
         await ask(client, "STREAM.CREATE.KV_A", **bucket("A", sources=[source]))
-        await client.request("$KV.B.one.two", b"from b")
-        deadline = asyncio.get_running_loop().time() + WAIT_S
+        await client.request("$KV.B.one.two", b"from b", WAIT_S)
         while (await ask(client, "STREAM.INFO.KV_A"))["state"]["messages"] < 1:
-            assert asyncio.get_running_loop().time() < deadline
             await asyncio.sleep(0.005)
-        found = await client.request("$JS.API.DIRECT.GET.KV_A.$KV.A.one.two")
+        found = await client.request("$JS.API.DIRECT.GET.KV_A.$KV.A.one.two", timeout=WAIT_S)
         assert found.data == b"from b"
 
     played(tmp_path, story)
@@ -107,12 +105,12 @@ def test_a_bucket_takes_another_ones_keys_under_its_own_prefix(tmp_path: Path) -
 def test_a_bucket_is_written_across_its_domain(tmp_path: Path) -> None:
     async def story(client: Client) -> None:
         made = await client.request(
-            "$JS.hub.API.STREAM.CREATE.KV_D", json.dumps(bucket("D")).encode()
+            "$JS.hub.API.STREAM.CREATE.KV_D", json.dumps(bucket("D")).encode(), WAIT_S
         )
         assert "error" not in json.loads(made.data)
-        put = await client.request("$JS.hub.API.$KV.D.key", b"far")
+        put = await client.request("$JS.hub.API.$KV.D.key", b"far", WAIT_S)
         assert json.loads(put.data)["seq"] == 1
-        found = await client.request("$JS.hub.API.DIRECT.GET.KV_D.$KV.D.key")
+        found = await client.request("$JS.hub.API.DIRECT.GET.KV_D.$KV.D.key", timeout=WAIT_S)
         assert (found.data, (found.headers or {})["Nats-Subject"]) == (b"far", "$KV.D.key")
 
     config = tmp_path / "domain.conf"

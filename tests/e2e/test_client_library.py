@@ -14,7 +14,7 @@ from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
 
 from tests.e2e.certificates import Authority
-from tests.e2e.server import ServerProcess
+from tests.e2e.server import WAIT_S, ServerProcess
 
 Talk = Callable[[Client], Awaitable[None]]
 
@@ -23,13 +23,15 @@ def talk(tmp_path: Path, conversation: Talk, config: str | None = None, **option
     """Connects to a fresh server and holds the conversation."""
 
     async def hold(url: str) -> None:
-        client = await nats.connect(url, allow_reconnect=False, **options)  # type: ignore[arg-type]
+        client = await nats.connect(  # type: ignore[arg-type]
+            url, allow_reconnect=False, connect_timeout=WAIT_S, **options
+        )
         await conversation(client)
         if not client.is_closed:
             await client.close()
 
     with ServerProcess(tmp_path, config=config) as server:
-        asyncio.run(asyncio.wait_for(hold(server.url), 20))
+        asyncio.run(asyncio.wait_for(hold(server.url), WAIT_S))
 
 
 @pytest.mark.feature("1-060", "1-067")
@@ -39,8 +41,8 @@ def test_wildcards(tmp_path: Path) -> None:
         rest = await client.subscribe("a.>")
         await client.publish("a.b.c", b"1")
         await client.publish("a.b.d", b"2")
-        assert (await star.next_msg()).data == b"1"
-        assert [(await rest.next_msg()).data for _ in range(2)] == [b"1", b"2"]
+        assert (await star.next_msg(WAIT_S)).data == b"1"
+        assert [(await rest.next_msg(WAIT_S)).data for _ in range(2)] == [b"1", b"2"]
 
     talk(tmp_path, conversation)
 
@@ -61,9 +63,7 @@ def test_queue_groups_share_the_work(tmp_path: Path) -> None:
         for _ in range(300):
             await client.publish("jobs", b"x")
         await client.flush()
-        for _ in range(100):
-            if sum(counts) == 300:
-                break
+        while sum(counts) < 300:
             await asyncio.sleep(0.01)
         assert sum(counts) == 300
         assert min(counts) > 40
@@ -78,9 +78,9 @@ def test_requests_and_no_responders(tmp_path: Path) -> None:
             await message.respond(message.data.upper())
 
         await client.subscribe("shout", cb=answer)
-        assert (await client.request("shout", b"hi")).data == b"HI"
+        assert (await client.request("shout", b"hi", WAIT_S)).data == b"HI"
         with pytest.raises(NoRespondersError):
-            await client.request("nobody", b"hi")
+            await client.request("nobody", b"hi", WAIT_S)
 
     talk(tmp_path, conversation)
 
@@ -90,7 +90,7 @@ def test_headers(tmp_path: Path) -> None:
     async def conversation(client: Client) -> None:
         sub = await client.subscribe("h")
         await client.publish("h", b"x", headers={"One": "1", "two-Two": "2"})
-        message = await sub.next_msg()
+        message = await sub.next_msg(WAIT_S)
         assert message.headers == {"One": "1", "two-Two": "2"}
 
     talk(tmp_path, conversation)
@@ -119,7 +119,7 @@ def test_a_user_with_a_password(tmp_path: Path) -> None:
     async def conversation(client: Client) -> None:
         sub = await client.subscribe("x")
         await client.publish("x", b"1")
-        assert (await sub.next_msg()).data == b"1"
+        assert (await sub.next_msg(WAIT_S)).data == b"1"
 
     config = "authorization { user: ann, password: secret }"
     talk(tmp_path, conversation, config, user="ann", password="secret")
@@ -138,7 +138,7 @@ def test_tls(tmp_path: Path, first: bool) -> None:
     async def conversation(client: Client) -> None:
         sub = await client.subscribe("x")
         await client.publish("x", b"1" * 100_000)
-        assert len((await sub.next_msg()).data) == 100_000
+        assert len((await sub.next_msg(WAIT_S)).data) == 100_000
 
     context = ssl.create_default_context(cafile=str(authority.ca_file))
     talk(

@@ -13,7 +13,7 @@ from tests.differential.jetstream.client import Client
 from tests.e2e.server import MARTLET, ServerProcess
 
 MS = 1_000_000
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 
 
 def ask(client: Client, subject: str, body: Any = None) -> Any:

@@ -16,16 +16,18 @@ from nats.js import JetStreamContext
 from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 
 from tests.differential.jetstream.client import Client
-from tests.e2e.server import MARTLET, ServerProcess
+from tests.e2e.server import MARTLET, WAIT_S, ServerProcess
 
 Story = Callable[[JetStreamContext], Awaitable[None]]
 
 
 @asynccontextmanager
 async def context(port: int) -> AsyncIterator[JetStreamContext]:
-    client = await nats.connect(f"nats://127.0.0.1:{port}", allow_reconnect=False)
+    client = await nats.connect(
+        f"nats://127.0.0.1:{port}", allow_reconnect=False, connect_timeout=WAIT_S
+    )
     try:
-        yield client.jetstream(timeout=10)
+        yield client.jetstream(timeout=WAIT_S)
     finally:
         await client.close()
 
@@ -50,14 +52,14 @@ def test_fetched_and_acknowledged(tmp_path: Path) -> None:
     async def story(js: JetStreamContext) -> None:
         await filled(js, 30)
         sub = await js.pull_subscribe("s.>", "D")
-        first = await sub.fetch(10)
+        first = await sub.fetch(10, WAIT_S)
         assert [int(message.data) for message in first] == list(range(10))
         assert [message.metadata.num_pending for message in first] == list(range(29, 19, -1))
         for message in first[:5]:
             await message.ack_sync()
         await first[5].nak()
         await first[6].term()
-        again = await sub.fetch(1)
+        again = await sub.fetch(1, WAIT_S)
         assert int(again[0].data) == 5
         assert again[0].metadata.num_delivered == 2
         info = await js.consumer_info("S", "D")
@@ -73,11 +75,11 @@ def test_a_work_queue_is_emptied_by_acks(tmp_path: Path) -> None:
     async def story(js: JetStreamContext) -> None:
         await filled(js, 12, retention="workqueue")
         sub = await js.pull_subscribe("s.*", "W", config=ConsumerConfig(ack_wait=0.2))
-        taken = await sub.fetch(12)
+        taken = await sub.fetch(12, WAIT_S)
         for message in taken[3:]:
             await message.ack_sync()
         assert (await js.stream_info("S")).state.messages == 3
-        late = [int(message.data) for message in await sub.fetch(3, timeout=5)]
+        late = [int(message.data) for message in await sub.fetch(3, timeout=WAIT_S)]
         assert late == [0, 1, 2]
 
     tell(tmp_path, story)
@@ -95,10 +97,10 @@ def test_an_interest_stream_keeps_what_somebody_still_wants(tmp_path: Path) -> N
         await js.publish("s.2", b"nobody wants it")
         assert (await js.stream_info("S")).state.messages == 1
         for sub, left in ((one, 1), (other, 0)):
-            await (await sub.fetch(1))[0].ack_sync()
+            await (await sub.fetch(1, WAIT_S))[0].ack_sync()
             assert (await js.stream_info("S")).state.messages == left
         await js.publish("s.1", b"one is enough")
-        await (await one.fetch(1))[0].ack_sync()
+        await (await one.fetch(1, WAIT_S))[0].ack_sync()
         await js.delete_consumer("S", "other")
         assert (await js.stream_info("S")).state.messages == 0
 
@@ -110,10 +112,12 @@ def test_pushed_to_a_subject_a_group_and_in_order(tmp_path: Path) -> None:
     async def story(js: JetStreamContext) -> None:
         await filled(js, 30)
         ordered = await js.subscribe("s.1", ordered_consumer=True)
-        assert [int((await ordered.next_msg()).data) for _ in range(10)] == list(range(1, 30, 3))
+        assert [int((await ordered.next_msg(WAIT_S)).data) for _ in range(10)] == list(
+            range(1, 30, 3)
+        )
         config = ConsumerConfig(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT)
         last = await js.subscribe("s.*", config=config)
-        assert [int((await last.next_msg()).data) for _ in range(3)] == [27, 28, 29]
+        assert [int((await last.next_msg(WAIT_S)).data) for _ in range(3)] == [27, 28, 29]
         members = [await js.subscribe("s.*", queue="workers") for _ in range(3)]
         got: list[int] = []
         while len(got) < 30:
@@ -135,14 +139,14 @@ def test_a_bucket_is_watched(tmp_path: Path) -> None:
             await bucket.put(f"k{number % 2}", str(number).encode())
         assert sorted(await bucket.keys()) == ["k0", "k1"]
         watcher = await bucket.watchall()
-        seen = [await watcher.updates(timeout=5) for _ in range(3)]
+        seen = [await watcher.updates(timeout=WAIT_S) for _ in range(3)]
         assert [(each.key, each.value) if each else None for each in seen] == [
             ("k1", b"3"),
             ("k0", b"4"),
             None,
         ]
         await bucket.delete("k1")
-        update = await watcher.updates(timeout=5)
+        update = await watcher.updates(timeout=WAIT_S)
         assert update is not None
         assert (update.key, update.operation) == ("k1", "DEL")
         history = [entry.value for entry in await bucket.history("k0")]
@@ -156,7 +160,7 @@ def test_a_consumer_goes_on_where_it_was_after_a_restart(tmp_path: Path) -> None
     async def before(js: JetStreamContext) -> None:
         await filled(js, 9)
         sub = await js.pull_subscribe("s.*", "D", config=ConsumerConfig(ack_wait=60))
-        for message in (await sub.fetch(6))[:4]:
+        for message in (await sub.fetch(6, WAIT_S))[:4]:
             await message.ack_sync()
         await js.pull_subscribe(
             "s.*", "new", config=ConsumerConfig(deliver_policy=DeliverPolicy.NEW)
@@ -169,7 +173,7 @@ def test_a_consumer_goes_on_where_it_was_after_a_restart(tmp_path: Path) -> None
         assert (info.delivered.consumer_seq, info.delivered.stream_seq) == (6, 6)
         assert (await js.consumer_info("S", "new")).num_pending == 0
         sub = await js.pull_subscribe_bind("D", "S")
-        assert [int(message.data) for message in await sub.fetch(3)] == [6, 7, 8]
+        assert [int(message.data) for message in await sub.fetch(3, WAIT_S)] == [6, 7, 8]
 
     tell(tmp_path, before)
     tell(tmp_path, after)

@@ -18,7 +18,7 @@ from tests.e2e.server import ServerProcess, wait_for
 
 def page(server: ServerProcess, path: str) -> dict[str, Any]:
     url = f"http://127.0.0.1:{server.http_port}{path}"
-    with urllib.request.urlopen(url, timeout=5) as answer:
+    with urllib.request.urlopen(url, timeout=30) as answer:
         content: dict[str, Any] = json.load(answer)
         return content
 
@@ -62,19 +62,21 @@ def test_memory_and_processor_are_those_of_the_process(tmp_path: Path) -> None:
 
 @pytest.mark.feature("1-102", "4-010")
 def test_the_reasons_of_the_closed(tmp_path: Path) -> None:
-    config = "max_connections: 2\nauthorization { user: ann, password: a, timeout: 0.3 }\n"
-    with ServerProcess(tmp_path, "-m", "-1", config=config) as server:
+    config = "max_connections: 2\nauthorization {{ user: ann, password: a, timeout: {} }}\n"
+    with ServerProcess(tmp_path, "-m", "-1", config=config.format(60)) as server:
         with server.connect() as wrong:
             wrong.info()
             wrong.connect_with(user="ann", **{"pass": "b"})
             assert wrong.closed()
-        with server.connect() as late:
-            late.info()
-            assert late.closed()
         with server.connect() as one, server.connect() as two, server.connect() as three:
             one.info()
             two.info()
             assert three.closed()
+        wait_for(lambda: page(server, "/connz")["num_connections"] == 0, "room for another")
+        server.reload(config.format(0.3))
+        with server.connect() as late:
+            late.info()
+            assert late.closed()
         wanted = {
             "Authentication Failure",
             "Authentication Timeout",
@@ -122,7 +124,7 @@ def test_https_uses_the_clients_certificate_without_asking_for_one(tmp_path: Pat
     with ServerProcess(tmp_path, config=config) as server:
         assert server.http_port
         url = f"https://localhost:{server.http_port}/varz"
-        with urllib.request.urlopen(url, timeout=5, context=context) as answer:
+        with urllib.request.urlopen(url, timeout=30, context=context) as answer:
             assert json.load(answer)["https_port"] == server.http_port
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.differential.jetstream.client import Client
-from tests.e2e.server import MARTLET, ServerProcess
+from tests.e2e.server import MARTLET, ServerProcess, die_with_parent
 
 API = "$JS.API.STREAM"
 STREAMS = 12
@@ -22,7 +22,10 @@ SPIN = "import time\nend = time.time() + 60\nwhile time.time() < end: pass"
 
 @pytest.fixture
 def busy_machine() -> Iterator[None]:
-    hogs = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(os.cpu_count() or 2)]
+    hogs = [
+        subprocess.Popen([sys.executable, "-c", SPIN], preexec_fn=die_with_parent)
+        for _ in range(os.cpu_count() or 2)
+    ]
     yield
     for hog in hogs:
         hog.kill()

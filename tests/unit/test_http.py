@@ -10,7 +10,7 @@ import pytest
 from server.net import http
 from server.net.http import HttpServer, Request, Response
 
-DEADLINE_S = 5.0
+DEADLINE_S = 30.0
 
 
 def with_server(

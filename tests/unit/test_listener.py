@@ -49,7 +49,7 @@ def test_a_wildcard_serves_both_families() -> None:
     with listen("0.0.0.0", -1) as sock:
         port = sock.getsockname()[1]
         for host in ("127.0.0.1", "::1"):
-            socket.create_connection((host, port), timeout=5).close()
+            socket.create_connection((host, port), timeout=30).close()
 
 
 def test_a_port_in_use_is_named() -> None:

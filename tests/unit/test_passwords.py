@@ -24,7 +24,7 @@ class FakeLoop:
         return None
 
     def run_one(self) -> None:
-        callback, args = self._calls.get(timeout=10)
+        callback, args = self._calls.get(timeout=30)
         callback(*args)
 
 

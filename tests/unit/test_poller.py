@@ -16,7 +16,7 @@ from server.core._outbox import live_buffers
 from server.net._poller import Poller
 from tests.unit.memory_client import QUIET, RecordingHooks
 
-DEADLINE_S = 10.0
+DEADLINE_S = 30.0
 
 
 class Served:

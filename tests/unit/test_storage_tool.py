@@ -10,7 +10,7 @@ from storage.keys import ServerKeys
 
 def tool(*words: str) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "storage", *words], capture_output=True, text=True, timeout=20
+        [sys.executable, "-m", "storage", *words], capture_output=True, text=True, timeout=60
     )
     return done.returncode, done.stdout + done.stderr
 

@@ -4,13 +4,36 @@ from __future__ import annotations
 
 import json
 import socket
+from pathlib import Path
 from typing import Any
 
-ANSWER_S = 5.0
+from tests.e2e.server import wait_for
+
+ANSWER_S = 30.0
+
+
+def keep_streams_folder(home: Path) -> None:
+    """The genuine server removes the folder behind a deletion when nothing is left in it, perhaps
+    just when the next stream makes its own there."""
+    folder = home / "jetstream" / "$G" / "streams"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "kept").touch()
+
+
+def until_removed(home: Path) -> None:
+    """The genuine server answers a deletion before the stream's files are gone. Who deletes the
+    stream's successor meanwhile leaves its files behind, and the next stream of the name has them.
+    """
+    wait_for(lambda: not any(home.glob("jetstream/*/streams/.*")), "a deleted stream's files gone")
 
 
 class Client:
-    def __init__(self, port: int, user: str = "", password: str = "") -> None:
+    """`home` is the directory of a server whose streams are deleted and made again."""
+
+    def __init__(
+        self, port: int, user: str = "", password: str = "", home: Path | None = None
+    ) -> None:
+        self._home = home
         self._socket = socket.create_connection(("127.0.0.1", port), ANSWER_S)
         self._socket.settimeout(ANSWER_S)
         self._file = self._socket.makefile("rb")
@@ -85,6 +108,8 @@ class Client:
         while True:
             message = self.next_message()
             if message is not None and message[0] == reply:
+                if self._home is not None and ".STREAM.DELETE." in subject:
+                    until_removed(self._home)
                 return message[1] or message[2]
             if message is not None:
                 self._unasked.append(message)

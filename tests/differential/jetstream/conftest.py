@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.differential.jetstream.client import Client
+from tests.differential.jetstream.client import Client, keep_streams_folder
 from tests.e2e.server import MARTLET, NATS_SERVER, ServerProcess
 
 
 @pytest.fixture(scope="module")
-def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]:
+def both(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[ServerProcess, ServerProcess]]:
     """Of the genuine server and of ours; MARTLET_FLOWS_PEER=1 puts a second genuine one there."""
     one, other = (tmp_path_factory.mktemp(name) for name in ("genuine", "martlet"))
     command = NATS_SERVER if os.environ.get("MARTLET_FLOWS_PEER") else MARTLET
@@ -20,12 +22,13 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, int]]
         ServerProcess(one, "-js", "-sd", str(one), command=NATS_SERVER) as genuine,
         ServerProcess(other, "-js", "-sd", str(other), command=command) as ours,
     ):
-        yield genuine.port, ours.port
+        keep_streams_folder(one)
+        yield genuine, ours
 
 
 @pytest.fixture
-def pair(ports: tuple[int, int]) -> Iterator[tuple[Client, Client]]:
-    clients = Client(ports[0]), Client(ports[1])
-    yield clients
-    for client in clients:
-        client.close()
+def pair(both: tuple[ServerProcess, ServerProcess]) -> Iterator[tuple[Client, Client]]:
+    genuine, ours = (Client(server.port, home=server.directory) for server in both)
+    yield genuine, ours
+    genuine.close()
+    ours.close()

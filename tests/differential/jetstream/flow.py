@@ -15,16 +15,18 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tests.differential.jetstream.client import until_removed
 from tests.differential.jetstream.play import API, Ask, Publish, masked, parsed
+from tests.e2e.server import ServerProcess
 
-DEADLINE_S = 3.0
+DEADLINE_S = 20.0
 BARRIERS = 3
 # An answer that was equal this often in a row stands still.
 STILL = 3
 STILL_PAUSE_S = 0.008
 QUIET_S = 0.015
 EARLY = 0.85
-LATE_S = 2.0
+LATE_S = 5.0
 ACK_TIME = re.compile(r"(\$JS\.ACK\.\S+\.)\d{19}(\.\d+\r)")
 FLOW_CONTROL = re.compile(r"(\$JS\.FC\.[^.\s]+\.[^.\s]+\.)[0-9A-Za-z]+")
 PIN = re.compile(r"(Nats-Pin-Id: )[0-9A-Za-z]{22}\r")
@@ -88,8 +90,9 @@ def volatile(value: Any) -> Any:
 class Player:
     """One connection, its subscriptions by label, and what has come for each of them."""
 
-    def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), DEADLINE_S)
+    def __init__(self, server: ServerProcess) -> None:
+        self._home = server.directory
+        self._socket = socket.create_connection(("127.0.0.1", server.port), DEADLINE_S)
         self._buffer = b""
         self._labels: dict[str, str] = {}
         self._pongs = 0
@@ -140,6 +143,8 @@ class Player:
             return bool(mine)
 
         self._until(answered, DEADLINE_S)
+        if ".STREAM.DELETE." in subject:
+            until_removed(self._home)
         return mine[0] if mine else None
 
     def barrier(self) -> None:
@@ -433,8 +438,8 @@ class Until:
             player.read_for(STILL_PAUSE_S)
 
 
-def play_flow(port: int, flow: Flow) -> list[Any]:
-    player = Player(port)
+def play_flow(server: ServerProcess, flow: Flow) -> list[Any]:
+    player = Player(server)
     try:
         remove_streams(player)
         told = [play_step(player, step) for step in flow.steps]

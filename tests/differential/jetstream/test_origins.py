@@ -33,7 +33,7 @@ from tests.e2e.server import wait_for
 IDENTITY = re.compile(rb"(Nats-Stream-Source: \S+ \d+ .* \S+) [0-9A-Za-z]{8}\r\n")
 DELIVER = re.compile(r"^(\$JS\.[MS]\.)[0-9A-Za-z]{8}$")
 TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?Z")
-WAIT_S = 15.0
+WAIT_S = 30.0
 Pair = tuple[Client, Client]
 pytestmark = pytest.mark.peer
 

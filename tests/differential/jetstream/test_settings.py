@@ -61,7 +61,7 @@ def compare(
     """Plays the steps on both; the answers, which must be equal."""
     answers = []
     for server in pair:
-        client = Client(server.port, user, "p")
+        client = Client(server.port, user, "p", server.directory)
         told_now = []
         for step in steps:
             if prefix == API or isinstance(step, Publish):
