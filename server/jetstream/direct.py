@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from server.jetstream import gojson, headers
+from server.jetstream._directsub import DirectSub
 from server.jetstream.api.request import MessageGetRequest, needs_newer_level
 from server.jetstream.goscan import JsonError
 from server.jetstream.gotime import time_ns, time_text
@@ -13,7 +14,7 @@ from server.version import JETSTREAM_API_LEVEL
 from storage.ports import StoredMessage, TooManyResultsError
 
 if TYPE_CHECKING:
-    from server.core._account import PySub
+    from server.jetstream._ingest import StreamSink
     from server.jetstream.stream import Stream
 
 PREFIX: Final = "$JS.API.DIRECT.GET."
@@ -29,7 +30,7 @@ TOO_MANY: Final = "413 Too Many Results"
 LEVEL: Final = "412 Required Api Level"
 
 
-def unsubscribed(subs: list[PySub]) -> list[PySub]:
+def unsubscribed(subs: list[DirectSub]) -> list[DirectSub]:
     for sub in subs:
         sub.unsubscribe()
     return []
@@ -42,10 +43,11 @@ class Refused(Exception):
 class DirectGet:
     """The two subjects of one stream."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, sink: StreamSink) -> None:
         self.stream = stream
-        self._own: list[PySub] = []
-        self._origins: list[PySub] = []
+        self.sink = sink
+        self._own: list[DirectSub] = []
+        self._origins: list[DirectSub] = []
 
     def configure(self) -> None:
         """Listen exactly while the stream allows it."""
@@ -61,17 +63,22 @@ class DirectGet:
     def for_origin(self) -> bool:
         return bool(self._origins)
 
+    @property
+    def answered_at_once(self) -> int:
+        """Requests of the stream's own subjects that never came here."""
+        return sum(sub.answered_at_once for sub in self._own)
+
     def answer_for_origin(self) -> None:
         """A mirror that has nearly all of its origin takes a share of its requests."""
         mirror = self.stream.config.mirror
         if mirror is not None and not self._origins:
             self._origins = self._subscribe(mirror.name)
 
-    def _subscribe(self, name: str) -> list[PySub]:
+    def _subscribe(self, name: str) -> list[DirectSub]:
         account, subject = self.stream.account, PREFIX + name
         return [
-            account.subscribe(subject, self.on_request, QUEUE),
-            account.subscribe(subject + ".>", self.on_last_request, QUEUE),
+            DirectSub(account, subject, self.on_request, QUEUE, self.sink),
+            DirectSub(account, subject + ".>", self.on_last_request, QUEUE, self.sink),
         ]
 
     def close(self) -> None:
@@ -87,11 +94,7 @@ class DirectGet:
     ) -> None:
         if not reply:
             return
-        key = subject[len(PREFIX) :].split(".", 1)[1]
-        if block or body:
-            self.answered(reply, block, body, key)
-        else:
-            self.send_last(key, reply)
+        self.answered(reply, block, body, subject[len(PREFIX) :].split(".", 1)[1])
 
     def answered(self, reply: str, block: bytes, body: bytes, key: str) -> None:
         try:
@@ -167,14 +170,6 @@ class DirectGet:
 
     def bytes_max(self, asked: MessageGetRequest) -> int:
         return asked.max_bytes or self.stream.engine.broker.max_pending
-
-    def send_last(self, key: str, reply: str) -> None:
-        """As `send` of a request that says nothing but its key: what reading a bucket asks."""
-        message = self.stream.last_message(key)
-        if message is None:
-            self.status(reply, NOT_FOUND)
-            return
-        self.stream.account.publish(reply, headers=self.shown(message), payload=message.payload)
 
     def send(self, asked: MessageGetRequest, reply: str) -> None:
         """One message, or as many as were asked for and an end."""

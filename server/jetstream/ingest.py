@@ -63,7 +63,7 @@ class StreamIngest:
         self.sink.listeners = stream.interest
         self.sink.usage = shared.usages.of(stream)
         self.sink.removed()
-        self.direct = DirectGet(stream)
+        self.direct = DirectGet(stream, self.sink)
         self.configure()
         self.publisher.recover()
         self.arm()
