@@ -297,7 +297,7 @@ class Block:
         if magic != b"FRM1" or size > len(frame) - FRAME.size or own_start != start:
             raise damaged("no frame")
         content = frame[FRAME.size : FRAME.size + size]
-        if checksum(bytes(frame[:24]) + bytes(content), self.salt) != check:
+        if checksum(content, checksum(frame[:24], self.salt)) != check:
             raise damaged("the checksum of the frame does not hold")
         plain = bytes(content)
         if cipher:

@@ -80,7 +80,8 @@ def frame_block(path: Path, salt: int, group: int, per_frame: int, codec: int) -
         packed = compress(records[at:end])
         head = FRAME.pack(b"FRM1", codec, 0, 0, len(packed), at + 64, end - at, 0, 0)[:24]
         table += struct.pack("<II", len(out), at + 64)
-        out += head + checksum(head + packed, salt).to_bytes(8, "little") + packed
+        check = checksum(packed, checksum(head, salt))
+        out += head + check.to_bytes(8, "little") + packed
         out += bytes(-len(out) % 8)
         at = end
     index_start = len(out)
