@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from server.jetstream._commit import LocalCommit
 from server.jetstream.api.answers import consumer_info, stream_info
 from server.jetstream.api.dispatch import Api
-from server.jetstream.commit import LocalCommit
 from server.jetstream.diskstores import DiskStores
 from server.jetstream.engine import Engine
 from server.jetstream.ingest import Ingests

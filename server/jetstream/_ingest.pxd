@@ -2,12 +2,13 @@
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
 
 from server.core._account cimport Account
-from server.core._sink cimport Msg, Sink
+from server.core._sink cimport Msg
 from server.core._sublist cimport Sublist
+from server.jetstream._commit cimport Writer
 from server.jetstream._dedupe cimport DedupeWindow
 from server.jetstream._fields cimport Fields
 from storage._record cimport Record
-from storage._store cimport Refusal, StreamStore
+from storage._store cimport Refusal
 
 
 # An answer that waits until all up to `gate` is durable. Its texts stand behind it.
@@ -34,17 +35,13 @@ cdef class Usage:
     cdef public int64_t max         # -1: no limit
 
 
-cdef class StreamSink(Sink):
+cdef class StreamSink(Writer):
     cdef Account account
-    cdef readonly StreamStore store
     cdef readonly DedupeWindow window
     cdef object commit
     cdef object publisher
     cdef object on_stored
     cdef list subs                  # addresses of Sub
-    cdef readonly bint in_memory
-    cdef public object down         # why nothing is stored any more; None: it is not down
-    cdef readonly bytes name
     cdef bytes pub_ack              # a PubAck up to its sequence
     cdef public Usage usage
     cdef int64_t usage_counted
@@ -61,7 +58,6 @@ cdef class StreamSink(Sink):
     cdef char* last_id
     cdef uint32_t last_id_len
     cdef uint32_t last_id_room
-    cdef readonly uint64_t durable_seq
     cdef public uint64_t shown_seq  # what may be shown: durable, or left out by a purge
     cdef public list listeners      # on_stored is called while there are any...
     cdef public bint told           # ... or when its owner wants to be told anyway

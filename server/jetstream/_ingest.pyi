@@ -1,10 +1,10 @@
 from collections.abc import Callable, Iterable
+from typing import Any, Protocol
 
 from server.core._account import Account
-from server.core._sink import Sink
 from server.core._sublist import Sublist
+from server.jetstream._commit import Writer
 from server.jetstream._dedupe import DedupeWindow
-from server.jetstream.commit import Commit
 from storage._store import StreamStore
 
 class Usage:
@@ -15,14 +15,16 @@ class Usage:
     max: int
     def __init__(self, max: int = -1, parent: Usage | None = None) -> None: ...
 
-class StreamSink(Sink):
+class Commit(Protocol):
+    """What a sink asks of its commit."""
+
+    def dirty(self, writer: Any, /) -> None: ...
+    def broken(self, writer: Any, error: BaseException, /) -> None: ...
+
+class StreamSink(Writer):
     """A stream's ears: checks and stores, and answers when what it stored is durable."""
 
-    store: StreamStore
     window: DedupeWindow
-    in_memory: bool
-    down: str | None
-    name: bytes
     usage: Usage | None
     interest: Sublist | None
     skip_unwanted: bool
@@ -32,7 +34,6 @@ class StreamSink(Sink):
     message_bytes_max: int
     waiting_messages_max: int
     waiting_bytes_max: int
-    durable_seq: int
     shown_seq: int
     """The last one that may be shown: durable, or left out by a purge."""
     listeners: list[Callable[[int, int], None]]
@@ -54,9 +55,6 @@ class StreamSink(Sink):
         domain: str = "",
         window_ns: int = 0,
     ) -> None: ...
-    @property
-    def last_seq(self) -> int:
-        """The last sequence that was accepted, durable or not."""
     @property
     def last_message_id(self) -> bytes: ...
     @last_message_id.setter
@@ -90,7 +88,3 @@ class StreamSink(Sink):
         """Any answer, in order with the PubAcks."""
     def removed(self) -> None:
         """Messages were removed: count anew; the removal is part of this turn."""
-    def close_turn(self) -> None:
-        """The turn's messages go to the disk together."""
-    def release(self, seq: int) -> bool:
-        """All up to `seq` is durable: answer. Whether something still waits."""

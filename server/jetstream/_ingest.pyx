@@ -23,6 +23,7 @@ from storage._store cimport (
     MESSAGES_LIMIT,
     SUBJECT_MESSAGES_LIMIT,
     SUBJECT_TOO_LONG,
+    StreamStore,
 )
 
 from server.jetstream import answers, errors
@@ -84,25 +85,23 @@ cdef inline size_t write_number(char* to, uint64_t number) noexcept nogil:
     return NUMBER_BYTES - at
 
 
-cdef class StreamSink(Sink):
+cdef class StreamSink(Writer):
     def __init__(
         self, Account account not None, StreamStore store not None, str name, commit, publisher,
         on_stored, *, bint in_memory, str domain="", int64_t window_ns=0,
     ):
+        Writer.__init__(self, name.encode(), store, in_memory)
         self.account = account
-        self.store = store
-        self.name = name.encode()
         self.commit = commit
         self.publisher = publisher
         self.on_stored = on_stored
-        self.in_memory = in_memory
         self.subs = []
         self.pub_ack = answers.pub_ack_prefix(name, domain)
         self.window = DedupeWindow(window_ns, seed=account.broker.random)
         self.message_bytes_max = -1
         self.waiting_messages_max = 100_000
         self.waiting_bytes_max = 128 << 20
-        self.durable_seq = self.shown_seq = store.last_seq
+        self.shown_seq = store.last_seq
         self.listeners = []
         self.told = True
 
@@ -362,10 +361,6 @@ cdef class StreamSink(Sink):
     # For publish.py
 
     @property
-    def last_seq(self):
-        return self.store.last_seq
-
-    @property
     def now_ns(self):
         self.touch()
         return self.turn_ns
@@ -471,7 +466,7 @@ cdef class StreamSink(Sink):
         self.answer_tail += room
         return 0
 
-    def close_turn(self):
+    cpdef close_turn(self):
         cdef size_t wanted
         cdef Mark* bigger
         self.dirty = False
@@ -494,7 +489,7 @@ cdef class StreamSink(Sink):
         self.mark_tail += 1
         self.turn_mark.messages = self.turn_mark.bytes = 0
 
-    def release(self, uint64_t seq):
+    cpdef bint release(self, uint64_t seq) except -1:
         cdef Answer* answer
         cdef uint64_t before = self.durable_seq
         while self.mark_head < self.mark_tail and self.marks[self.mark_head].last_seq <= seq:

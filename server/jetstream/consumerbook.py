@@ -16,9 +16,8 @@ from typing import Final
 
 import msgspec
 
-from server.jetstream.commit import LocalCommit
+from server.jetstream._commit import LocalCommit, Writer
 from server.jetstream.consumer_config import ConsumerConfig
-from storage._blockhome import BlockHome
 from storage._store import StreamStore
 
 CONFIGURATION: Final = "c."
@@ -42,23 +41,18 @@ def key_of(account: str, stream: str, name: str) -> str:
     return f"{account}.{stream}.{name}"
 
 
-class ConsumerBook:
-    """To a commit it looks like a stream's sink; its store is opened when it is first needed."""
-
-    name = b"consumers"
-    in_memory = False
+class ConsumerBook(Writer):
+    """Written to as streams are; its store is opened when it is first needed."""
 
     def __init__(self, open_store: Callable[[], StreamStore], store: StreamStore | None) -> None:
+        super().__init__(b"consumers", store, False)
         self._open_store = open_store
-        self._store = store
         self._commit: LocalCommit | None = None
         self._configurations: dict[str, dict[str, int]] = {}
         self._kept: dict[str, dict[str, Entry]] = {}
         self._states: dict[str, list[tuple[int, bytes]]] = {}
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self.is_dirty = False  # something was written in this turn
-        self.down: str | None = None
-        self.durable_seq = store.last_seq if store is not None else 0
         if store is not None:
             self._read(store)
 
@@ -81,11 +75,10 @@ class ConsumerBook:
 
     # Writing
 
-    @property
-    def store(self) -> StreamStore:
-        if self._store is None:
-            self._store = self._open_store()
-        return self._store
+    def _opened(self) -> StreamStore:
+        if self.store is None:
+            self.store = self._open_store()
+        return self.store
 
     def _touch(self) -> None:
         if not self.is_dirty and self._commit is not None:
@@ -95,12 +88,14 @@ class ConsumerBook:
     def _append(self, subject: str, payload: bytes) -> int:
         if self.down is not None:
             raise OSError(self.down)
+        store = self._opened()
         self._touch()
-        return self.store.store(subject, b"", payload, 0)
+        return store.store(subject, b"", payload, 0)
 
     def _forget(self, sequences: Iterable[int]) -> None:
+        store = self._opened()
         self._touch()
-        self.store.delete_many(list(sequences))
+        store.delete_many(list(sequences))
 
     def save(
         self, account: str, stream: str, name: str, config: ConsumerConfig, created_ns: int
@@ -153,15 +148,11 @@ class ConsumerBook:
 
     def when_durable(self, call: Callable[[], None]) -> None:
         """Call it when all that was written so far is durable."""
-        if self._store is None or self._commit is None:
+        if self.store is None or self._commit is None:
             call()
             return
         self._touch()
-        self._waiting.append((self._store.last_seq, call))
-
-    @property
-    def last_seq(self) -> int:
-        return self.store.last_seq
+        self._waiting.append((self.store.last_seq, call))
 
     def close_turn(self) -> None:
         self.is_dirty = False
@@ -172,9 +163,3 @@ class ConsumerBook:
         while self._waiting and self._waiting[0][0] <= self.durable_seq:
             self._waiting.popleft()[1]()
         return bool(self._waiting)
-
-    @property
-    def home(self) -> BlockHome:
-        home = self.store.home
-        assert isinstance(home, BlockHome)
-        return home

@@ -15,7 +15,6 @@ from server.jetstream import consumers, errors, validate
 from server.jetstream._hub import ConsumerHub
 from server.jetstream.advisory import Advisories
 from server.jetstream.apierror import ApiError
-from server.jetstream.commit import Settled
 from server.jetstream.config import StreamConfig, adopt_required_level
 from server.jetstream.copiers import Copiers
 from server.jetstream.restores import Restores
@@ -27,6 +26,8 @@ from server.jetstream.timers import Timers
 from storage.ports import StreamStore
 
 UNLIMITED = AccountJetStreamOptions()
+
+Settled = Callable[[str | None], None]
 
 
 @dataclass(slots=True)

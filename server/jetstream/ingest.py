@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from server.jetstream._commit import LocalCommit
 from server.jetstream._feed import StreamFeed
 from server.jetstream._ingest import StreamSink
 from server.jetstream.batchlimits import BatchCounts, BatchLimits
-from server.jetstream.commit import LocalCommit
 from server.jetstream.direct import DirectGet
 from server.jetstream.publish import Publisher
 from server.jetstream.stream import Stream

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from config.options import Options
+from server.jetstream._commit import LocalCommit
 from server.jetstream.api.dispatch import Api
-from server.jetstream.commit import LocalCommit
 from server.jetstream.consumer import Consumer
 from server.jetstream.diskstores import DiskStores
 from server.jetstream.engine import Engine

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 from config.options import Options
+from server.jetstream._commit import LocalCommit
 from server.jetstream.api.dispatch import Api
-from server.jetstream.commit import LocalCommit
 from server.jetstream.engine import Engine
 from server.jetstream.ingest import Ingests
 from server.jetstream.stores import MemoryStores

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from server.core._turn import Turn
-from server.jetstream.commit import LocalCommit, Written
+from server.jetstream._commit import LocalCommit, Writer
 from server.jetstream.consumer_config import ConsumerConfig
 from server.jetstream.consumerbook import ConsumerBook, key_of
 from storage._store import StreamStore
@@ -13,10 +13,10 @@ from storage.memstore import open_memory_store
 class Commits(LocalCommit):
     def __init__(self) -> None:
         super().__init__(Turn())
-        self.marked: list[Written] = []
+        self.marked: list[Writer] = []
 
-    def dirty(self, sink: Written) -> None:
-        self.marked.append(sink)
+    def dirty(self, writer: Writer) -> None:
+        self.marked.append(writer)
 
 
 def opened(store: StreamStore) -> ConsumerBook:

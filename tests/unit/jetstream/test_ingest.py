@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from server.jetstream._commit import LocalCommit
 from server.jetstream._ingest import StreamSink, Usage
-from server.jetstream.commit import LocalCommit
 from storage._store import StreamStore
 from storage.memstore import open_memory_store
 from storage.ports import StoreLimits

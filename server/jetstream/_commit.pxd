@@ -1,0 +1,43 @@
+# cython: language_level=3
+from libc.stdint cimport uint64_t
+
+from server.core._sink cimport Sink
+from server.core._turn cimport Phase, Turn
+from storage._store cimport StreamStore
+
+
+# Who writes to a store: the sink of a stream, the consumers' book.
+cdef class Writer(Sink):
+    cdef public StreamStore store       # None: it is opened before anything is written
+    cdef readonly bytes name
+    cdef readonly bint in_memory
+    cdef public object down             # why nothing is stored any more; None: it is not down
+    cdef public uint64_t durable_seq
+    cdef bint waits                     # it is in the commit's row of those that wait
+    cdef bint forgotten                 # it is closed: the commit's rows pass it over
+
+    cpdef close_turn(self)
+    cpdef bint release(self, uint64_t seq) except -1
+
+
+cdef class LocalCommit:
+    cdef Turn turn
+    cdef Phase phase
+    cdef object directory
+    cdef object log
+    cdef bint lazy
+    cdef list written                   # in this turn
+    cdef list waiting                   # until the disk has what they wrote
+    cdef set writers
+    cdef list asked
+    cdef object settling                # deque of (ticket, whom to call)
+    cdef bint failed
+    cdef readonly object failure        # why nothing is stored on disk any more
+    cdef public object on_failure
+
+    cdef uint64_t submit(self) except? 0
+    cdef int settle(self) except -1
+    cdef int wait_for_disk(self, Writer writer) except -1
+    cdef int release(self, Writer writer) except -1
+    cdef uint64_t durable_seq(self, Writer writer) noexcept
+    cdef int fail(self, str why) except -1

@@ -1,0 +1,66 @@
+from collections.abc import Callable
+from typing import Protocol
+
+from server.core._sink import Sink
+from server.core._turn import Turn
+from storage._store import StreamStore
+
+class Directory(Protocol):
+    """What a commit asks of the data directory."""
+
+    failure: str | None
+
+    @property
+    def settled_ticket(self) -> int: ...
+    def commit(self) -> int: ...
+    def poll(self) -> int: ...
+    def sync(self) -> None: ...
+    def maintain(self) -> None: ...
+
+class Writer(Sink):
+    """Who writes to a store: the sink of a stream, the consumers' book."""
+
+    store: StreamStore | None
+    name: bytes
+    in_memory: bool
+    down: str | None
+    durable_seq: int
+    def __init__(self, name: bytes, store: StreamStore | None, in_memory: bool) -> None: ...
+    @property
+    def last_seq(self) -> int:
+        """The last sequence that was accepted, durable or not."""
+    def close_turn(self) -> None:
+        """The turn's commit follows."""
+    def release(self, seq: int) -> bool:
+        """All up to `seq` is durable; whether it still waits for something."""
+
+class LocalCommit:
+    """The commit of a server that replicates nothing."""
+
+    failure: str | None
+    """Why nothing is stored on disk any more."""
+    on_failure: Callable[[], None] | None
+    def __init__(
+        self,
+        turn: Turn,
+        directory: Directory | None = None,
+        log: Callable[[str, str], None] | None = None,
+        lazy: bool = False,
+    ) -> None: ...
+    def adopt(self, writer: Writer) -> None:
+        """A stream is opened."""
+    def forget(self, writer: Writer) -> None:
+        """The stream is closed."""
+    def mark(self) -> None:
+        """Something else was written to the directory: a purge, a deletion."""
+    def dirty(self, writer: Writer) -> None: ...
+    def broken(self, writer: Writer, error: BaseException) -> None: ...
+    def when_settled(self, then: Callable[[str | None], None]) -> None:
+        """Call `then` when what was changed up to now lasts, and what was erased is overwritten.
+
+        Its argument is why that will never be, None when it is.
+        """
+    def run(self) -> None: ...
+    def completed(self) -> None: ...
+    def maintain(self) -> None: ...
+    def sync(self) -> None: ...

@@ -1,0 +1,188 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""When stored messages become durable: one commit of the disk for all streams of a turn.
+
+Phase 4 of a turn hands everything written in it to the data directory as one batch. When the disk
+has it, `completed` moves each stream's durable mark and its answers leave. Streams in memory, and
+all streams of a directory that syncs lazily, are released at the end of the turn.
+"""
+from collections import deque
+
+from storage._blockhome cimport BlockHome
+
+cdef enum:
+    DISK_PHASE = 4
+
+
+cdef class Writer(Sink):
+    def __init__(self, bytes name not None, StreamStore store, bint in_memory):
+        self.name = name
+        self.store = store
+        self.in_memory = in_memory
+        if store is not None:
+            self.durable_seq = store.last_seq
+
+    @property
+    def last_seq(self):
+        return self.store.last_seq
+
+    cpdef close_turn(self):
+        pass
+
+    cpdef bint release(self, uint64_t seq) except -1:
+        return False
+
+
+cdef class LocalCommit:
+    def __init__(self, Turn turn not None, directory=None, log=None, bint lazy=False):
+        self.turn = turn
+        self.phase = turn.phase(DISK_PHASE, self.run)
+        self.directory = directory
+        self.log = log
+        self.lazy = lazy
+        self.written = []
+        self.waiting = []
+        self.writers = set()
+        self.asked = []
+        self.settling = deque()
+
+    def adopt(self, Writer writer not None):
+        self.writers.add(writer)
+        if self.failed and not writer.in_memory:
+            writer.down = self.failure
+
+    def mark(self):
+        self.phase.mark()
+
+    def dirty(self, Writer writer not None):
+        self.written.append(writer)
+        self.phase.mark()
+
+    def broken(self, Writer writer not None, error):
+        """An invariant or the machine: that stream stores nothing more, and says so."""
+        writer.down = f"stream is down: {error}"
+        if self.log is not None:
+            self.log("error", f"JetStream stream {writer.name.decode()!r} is down: {error!r}")
+
+    def when_settled(self, then):
+        self.asked.append(then)
+        self.phase.mark()
+
+    def run(self):
+        """The end of a turn."""
+        cdef list written = self.written
+        cdef list asked = self.asked
+        cdef uint64_t ticket
+        cdef Writer writer
+        self.written, self.asked = [], []
+        for writer in written:
+            if not writer.forgotten:
+                writer.close_turn()
+        ticket = self.submit()
+        for then in asked:
+            self.settling.append((ticket, then))
+        for writer in written:
+            if self.failed or self.durable_seq(writer) >= writer.store.last_seq:
+                self.release(writer)
+            else:
+                self.wait_for_disk(writer)
+        self.settle()
+
+    cdef uint64_t submit(self) except? 0:
+        """The ticket that covers all that was written; 0: there is nothing to wait for."""
+        if self.directory is None or self.failed:
+            return 0
+        try:
+            return self.directory.commit()
+        except OSError as error:
+            self.fail(str(error))
+            return 0
+
+    cdef int settle(self) except -1:
+        cdef uint64_t settled
+        if not self.settling:
+            return 0
+        settled = 0 if self.directory is None else self.directory.settled_ticket
+        while self.settling and (self.failed or <uint64_t>self.settling[0][0] <= settled):
+            self.settling.popleft()[1](self.failure)
+        return 0
+
+    cdef int wait_for_disk(self, Writer writer) except -1:
+        if not writer.waits and not writer.forgotten:
+            writer.waits = True
+            self.waiting.append(writer)
+        return 0
+
+    cdef int release(self, Writer writer) except -1:
+        """What it waits for has perhaps come. Its trouble is its own: others are released too."""
+        cdef bint more = False
+        if writer.forgotten:
+            return 0
+        try:
+            more = writer.release(self.durable_seq(writer))
+        except Exception as error:
+            self.broken(writer, error)
+        if more:
+            self.wait_for_disk(writer)
+        return 0
+
+    cdef uint64_t durable_seq(self, Writer writer) noexcept:
+        cdef uint64_t durable_seq = writer.durable_seq
+        if writer.in_memory or (self.lazy and not self.failed):
+            return writer.store.last_seq
+        if type(writer.store.home) is BlockHome:
+            return max(durable_seq, (<BlockHome>writer.store.home).durable_seq)
+        return durable_seq
+
+    def completed(self):
+        """The disk has finished something: the loop calls it for the directory's descriptors."""
+        cdef list waiting = self.waiting
+        cdef uint64_t durable_seq
+        cdef Writer writer
+        self.directory.poll()
+        if self.directory.failure is not None and not self.failed:
+            self.fail(self.directory.failure)
+        self.waiting = []
+        for writer in waiting:
+            if writer.forgotten:
+                continue
+            durable_seq = self.durable_seq(writer)
+            if self.failed or durable_seq > writer.durable_seq or durable_seq >= writer.store.last_seq:
+                writer.waits = False
+                self.release(writer)
+            else:
+                self.waiting.append(writer)
+        self.settle()
+        self.turn.run()
+
+    def maintain(self):
+        """Now and then: blocks that are mostly dead, or to be compressed, have their turn."""
+        if self.directory is not None and not self.failed:
+            self.directory.maintain()
+            self.phase.mark()
+            self.turn.run()
+
+    def sync(self):
+        """A lazy directory's interval is over: what was written becomes durable."""
+        if self.directory is None or self.failed:
+            return
+        try:
+            self.directory.sync()
+        except OSError as error:
+            self.fail(str(error))
+
+    def forget(self, Writer writer not None):
+        writer.forgotten = True
+        self.writers.discard(writer)
+
+    cdef int fail(self, str why) except -1:
+        """What is not durable by now is never acknowledged; no stream on disk takes more."""
+        cdef Writer writer
+        self.failed, self.failure = True, why
+        for writer in self.writers:
+            if not writer.in_memory:
+                writer.down = why
+        if self.log is not None:
+            self.log("error", f"JetStream stores nothing any more: {why}")
+        if self.on_failure is not None:
+            self.on_failure()
+        return 0
