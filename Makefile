@@ -16,10 +16,10 @@ MODE ?= release
 ASAN_ENV = LD_PRELOAD=$$(gcc -print-file-name=libasan.so) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
 .DEFAULT_GOAL := help
-.PHONY: help docs build debug asan coverage run test quick crash lint tidy ledger bench interop sim fuzz loadgen prof clean
+.PHONY: help docs build debug asan coverage run test quick crash lint ledger bench interop sim fuzz loadgen prof clean image spark-cluster
 
 help:  ## list the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | awk -F'\t' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | awk -F'\t' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(VENV)/deps.stamp: pyproject.toml
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
@@ -37,6 +37,9 @@ $(LOADGEN): $(wildcard bench/loadgen/*.c bench/loadgen/*.h) | $(VENV)/deps.stamp
 	@gcc -O2 -g1 -std=gnu11 -Wall -Wextra -o $@ bench/loadgen/*.c
 
 loadgen: $(LOADGEN)  ## compile the load generator: .venv/bin/martlet-loadgen --help
+
+image: build  ## the steps of the Dockerfile without a container engine, compiling everything anew
+	MARTLET_IMAGE=1 $(PY) -m pytest -q tests/deploy
 
 debug:  ## build with assertions and without optimisation
 	@$(MAKE) --no-print-directory build MODE=debug
@@ -89,7 +92,7 @@ FUZZ_ENV = PYTHONPATH=$$(echo $(FUZZ)/lib.*):$(CURDIR) PYTHONSAFEPATH=1 PYTHONMA
 	ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 \
 	LD_PRELOAD="$(FUZZ)/libfuzzer.so $(CLANG_RUNTIME)/libclang_rt.asan-x86_64.so"
 
-SEEDS ?= 2000
+sim: SEEDS := 2000
 sim: build  ## simulate consumers with SEEDS=2000 plays: none may go quiet with messages left
 	MARTLET_SIM_SEEDS=$(SEEDS) $(PY) -m pytest -n $(JOBS) -q tests/sim
 

@@ -182,7 +182,10 @@ class ServerProcess:
         self.process.send_signal(number)
 
     def wait_exit(self, timeout_s: float = WAIT_S) -> int:
-        return self.process.wait(timeout_s)
+        """The exit code; the log is whole then."""
+        code = self.process.wait(timeout_s)
+        self._reader.join(timeout_s)
+        return code
 
     def rewrite_config(self, text: str) -> None:
         self.config_path.write_text(text)

@@ -308,7 +308,7 @@ def test_a_storm_of_slow_logins_does_not_stop_the_others(tmp_path: Path) -> None
     """
     with ServerProcess(tmp_path, config=config) as server, server.connect() as quick:
         quick.handshake(user="quick", **{"pass": "q"})
-        storm = [server.connect() for _ in range(20)]
+        storm = [server.connect() for _ in range(10)]
         for client in storm:
             client.info()
         for client in storm:

@@ -19,7 +19,8 @@ from tests.e2e.server import die_with_parent, wait_for
 @pytest.fixture
 def sleepers(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Three processes of a name that nobody else has."""
-    name = f"slp{os.getpid()}"
+    # Of one width: a star means every name that begins so.
+    name = f"slp{os.getpid():08d}"
     program = tmp_path / name
     shutil.copy(shutil.which("sleep") or "/bin/sleep", program)
     started = [subprocess.Popen([program, "60"], preexec_fn=die_with_parent) for _ in range(3)]
