@@ -2,10 +2,12 @@
 """A purge by filter, sequence or number to keep, in slices whose length the caller chooses.
 
 What comes after the job was made is not touched. A slice ends after so many removals or after a
-search through a million sequences, whichever is first.
+search through a million sequences, whichever is first. And the end of a store whose stream is gone.
 """
 
 from libc.stdint cimport uint32_t
+
+from storage._memory cimport MemoryHome
 
 cdef enum:
     FOUND_AT_ONCE = 256
@@ -54,3 +56,10 @@ cdef class PurgeJob:
                 # The search was cut short: that was a slice's work.
                 return False
         return self.done
+
+
+def let_go(StreamStore store):
+    """The stream is gone: give its memory back now, not when the collector meets what was around it."""
+    store.events = None
+    store.home = MemoryHome()
+    store._purge_all()

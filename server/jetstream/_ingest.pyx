@@ -158,6 +158,8 @@ cdef class StreamSink(Writer):
                 self.usage.parent.used -= self.usage_counted
             self.usage_counted = 0
             self.usage = None
+        self.window.clear()
+        self.window.expire(0)   # its memory, too
 
     # A message comes
 

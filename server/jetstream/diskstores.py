@@ -16,6 +16,7 @@ from server.jetstream.stores import Recovered, StoreUnavailable
 from server.jetstream.stream import store_limits
 from storage._blockhome import BlockHome
 from storage._directory import DataDirectory, StoreDown
+from storage._purge import let_go
 from storage._store import StreamStore as DiskStore
 from storage.filestore import FileStores
 from storage.keys import FileCipher, ServerKeys
@@ -169,6 +170,7 @@ class DiskStores:
         if config.storage != "memory":
             assert isinstance(store, DiskStore)
             self._files.delete(store)
+        let_go(store)
 
     def save(self, account: str, config: StreamConfig, created_ns: int) -> None:
         self.settle()
@@ -183,10 +185,11 @@ class DiskStores:
         self._positions.remove(account, config.name)
         if config.storage == "memory":
             self._memory_file(account, config.name).unlink(missing_ok=True)
-            return
-        assert isinstance(store, DiskStore)
-        del self._homes[account, config.name]
-        self._files.delete(store)
+        else:
+            assert isinstance(store, DiskStore)
+            del self._homes[account, config.name]
+            self._files.delete(store)
+        let_go(store)
 
     def _keep_home(self, account: str, name: str, store: DiskStore) -> None:
         assert isinstance(store.home, BlockHome)

@@ -11,6 +11,7 @@ from server.jetstream.consumer_config import ConsumerConfig
 from server.jetstream.consumerbook import ConsumerBook, KeptConsumer
 from server.jetstream.positions import KeptPositions
 from server.jetstream.stream import store_limits
+from storage._purge import let_go
 from storage.memstore import open_memory_store
 from storage.ports import StreamStore
 
@@ -110,13 +111,13 @@ class MemoryStores:
         """Nothing outlives the process."""
 
     def discard(self, config: StreamConfig, store: StreamStore) -> None:
-        """The messages go with the last reference."""
+        let_go(store)
 
     def save(self, account: str, config: StreamConfig, created_ns: int) -> None:
         """Nothing outlives the process."""
 
     def remove(self, account: str, config: StreamConfig, store: StreamStore) -> None:
-        """The messages go with the last reference."""
+        let_go(store)
 
     def recover(self) -> Iterable[Recovered]:
         return ()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from server.jetstream.config import StreamConfig
+from server.jetstream.diskstores import DiskStores
 from server.jetstream.stream import Stream
 from storage.memstore import open_memory_store
 from storage.ports import StoreLimits
@@ -51,3 +55,25 @@ def test_a_limit_that_made_room_for_what_is_not_durable_shows_an_empty_stream() 
     shown.store.store("s.1", b"", b"", 2)
     state = shown.state()
     assert (state.messages, state.bytes, state.first_seq, state.last_seq) == (0, 0, 2, 1)
+
+
+@pytest.mark.parametrize("storage", ["memory", "file"])
+def test_a_removed_stream_gives_its_memory_back_at_once(tmp_path: Path, storage: str) -> None:
+    """Others may hold the store for a while: what hangs together in circles waits for gc."""
+    stores = DiskStores(tmp_path, durable=True)
+    config = StreamConfig(name="S", subjects=["s.>"], storage=storage)
+    store = stores.create("A", config, 1)
+    stores.settle()
+    for number in range(10):
+        store.store(f"s.{number}", b"", b"x", 100)
+    stores.commit()
+    home = store.home  # type: ignore[attr-defined]
+    gc.collect()
+    gc.disable()
+    try:
+        stores.remove("A", config, store)
+        assert sys.getrefcount(home) == 2  # the name here and the argument
+    finally:
+        gc.enable()
+    assert (store.messages, store.bytes, store.load_last("s.1")) == (0, 0, None)
+    stores.close()
