@@ -169,6 +169,7 @@ def serve(command: Command) -> int:
         raise MainError(str(error)) from error
     loop = uvloop.new_event_loop()
     loop.set_exception_handler(partial(log_exception, logger))
+    sys.unraisablehook = partial(log_unraisable, logger)
     try:
         loop.run_until_complete(run(command, options, loop, logger))
     finally:
@@ -183,6 +184,15 @@ def log_exception(logger: Logger, loop: asyncio.AbstractEventLoop, context: dict
     error = context.get("exception")
     lines = traceback.format_exception(error) if isinstance(error, BaseException) else []
     logger.error(f"Internal error: {context.get('message')}\n{''.join(lines)}".rstrip())
+
+
+def log_unraisable(logger: Logger, fault: sys.UnraisableHookArgs) -> None:
+    """One that C code could not hand on: the log is where it is looked for, not stderr."""
+    import traceback
+
+    lines = traceback.format_exception(fault.exc_type, fault.exc_value, fault.exc_traceback)
+    where = fault.err_msg or f"in {fault.object!r}"
+    logger.error(f"Internal error: {where}\n{''.join(lines)}".rstrip())
 
 
 async def run(

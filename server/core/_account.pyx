@@ -51,8 +51,9 @@ cdef class Account:
                 self.broker.hooks.log("error", f"Callback on {each.subject!r} failed: {error!r}")
 
     def publish(self, str subject, str reply="", bytes headers=b"", bytes payload=b""):
-        cdef bytes subject_bytes = subject.encode()
-        cdef bytes reply_bytes = reply.encode()
+        # A reply subject may be any bytes: `PySub.deliver` tells it so that it can be given back.
+        cdef bytes subject_bytes = subject.encode("utf-8", "surrogateescape")
+        cdef bytes reply_bytes = reply.encode("utf-8", "surrogateescape")
         cdef bytes body = headers + payload + b"\r\n"
         cdef Msg message
         cdef MatchResult* result = self.sublist.match(subject_bytes, len(subject_bytes))
@@ -160,7 +161,8 @@ cdef class PySub(Sink):
         self.account.inbox.append((
             self,
             message.subject[:message.subject_len].decode("utf-8", "replace"),
-            message.reply[:message.reply_len].decode("utf-8", "replace") if message.reply != NULL else "",
+            "" if message.reply == NULL
+            else message.reply[:message.reply_len].decode("utf-8", "surrogateescape"),
             message.payload[:header_size] if header_size > 0 else b"",
             message.payload[header_size if header_size > 0 else 0:message.size],
             <object> message.origin if self.with_client and message.origin != NULL else None,

@@ -32,23 +32,23 @@ cdef class Client(Peer):
 
     cdef readonly int64_t in_msgs, in_bytes
 
-    cdef int on_pub_line(self, const PubArgs* args) noexcept
-    cdef int on_pub(self, const PubArgs* args, const char* payload) noexcept
-    cdef void find_match(self, const PubArgs* args) noexcept
-    cdef bint clear_pub(self, const PubArgs* args) noexcept
+    cdef int on_pub_line(self, const PubArgs* args) except -1
+    cdef int on_pub(self, const PubArgs* args, const char* payload) except -1
+    cdef int find_match(self, const PubArgs* args) except -1
+    cdef int clear_pub(self, const PubArgs* args) except -1
+    cdef int on_ping(self) except -1
     cdef int on_sub(self, const char* subject, size_t subject_len, const char* queue,
                     size_t queue_len, const char* sid, size_t sid_len) except -1
     cdef int on_unsub(self, const char* sid, size_t sid_len, int64_t maximum) except -1
     cdef int answer(self) noexcept
     cdef bind(self, Account account)
     cdef process_fault(self, Fault fault, bytes near)
-    cdef process_info(self, bytes json)
     cdef process_connect(self, bytes line)
     cdef process_missing_connect(self)
     cdef finish_connect(self)
     cdef send_connect_info(self)
     cdef put_permissions(self, Permissions permissions)
-    cdef bint refuse_pub(self, bytes subject)
-    cdef void send_no_responders(self, const PubArgs* args) noexcept
+    cdef int refuse_pub(self, bytes subject) except -1
+    cdef send_no_responders(self, const PubArgs* args)
     cdef refuse_sub(self, bytes subject, bytes queue, bytes sid)
     cdef trace_operation(self, int verb, bytes args)

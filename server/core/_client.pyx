@@ -29,7 +29,7 @@ from server.wire._parser cimport (
     Fault, Ops, Parser, PubArgs, Verb, parse,
 )
 
-from server.core.connect import BEFORE_CONNECT, decode_connect, is_json_object, redact_secrets
+from server.core.connect import BEFORE_CONNECT, decode_connect, redact_secrets
 from server.core._subscriber import SubInfo
 from server.core.quote import quote, sub_violation
 
@@ -46,10 +46,16 @@ cdef dict VERB_NAMES = {
 
 
 cdef int op_pub_line(void* context, const PubArgs* args) noexcept:
-    return (<Client> context).on_pub_line(args)
+    try:
+        return (<Client> context).on_pub_line(args)
+    except Exception as error:
+        return (<Client> context).give_up(error)
 
 cdef int op_pub(void* context, const PubArgs* args, const char* payload) noexcept:
-    return (<Client> context).on_pub(args, payload)
+    try:
+        return (<Client> context).on_pub(args, payload)
+    except Exception as error:
+        return (<Client> context).give_up(error)
 
 cdef int op_sub(void* context, const char* subject, size_t subject_len, const char* queue,
                 size_t queue_len, const char* sid, size_t sid_len) noexcept:
@@ -73,21 +79,13 @@ cdef int op_connect(void* context, const char* json, size_t size) noexcept:
         return client.give_up(error)
 
 cdef int op_ping(void* context) noexcept:
-    cdef Client client = <Client> context
-    client.put(b"PONG\r\n", 6)
-    client.last_in_ns = client.broker.clock()
-    if client._trace:
-        client.trace_line("->> [PONG]")
-    if client.connected and not client.first_pong_sent:
-        client.first_pong_sent = True
-        client.send_connect_info()
-    return client.answer()
+    try:
+        return (<Client> context).on_ping()
+    except Exception as error:
+        return (<Client> context).give_up(error)
 
 cdef int op_pong(void* context) noexcept:
-    cdef Client client = <Client> context
-    client.pings_out = 0
-    if client.ping_sent_ns:
-        client.rtt_ns = max(<int64_t> 1, client.broker.clock() - client.ping_sent_ns)
+    (<Client> context).on_pong()
     return GO_ON
 
 cdef int op_info(void* context, const char* json, size_t size) noexcept:
@@ -308,12 +306,6 @@ cdef class Client(Peer):
             self.log("error", f"Parse Error: {quote(near)}")
             self.close(reason)
 
-    cdef process_info(self, bytes json):
-        # Ignored, but the reference closes on what is no JSON object.
-        if not is_json_object(json):
-            self.log("error", "INFO is not JSON")
-            self.close("Protocol Violation")
-
     # ---- CONNECT
 
     cdef process_connect(self, bytes line):
@@ -405,9 +397,18 @@ cdef class Client(Peer):
     def reject(self, str error="Authorization Violation", str reason="Authentication Failure"):
         self.close(reason, error)
 
+    cdef int on_ping(self) except -1:
+        self.put(b"PONG\r\n", 6)
+        self.last_in_ns = self.broker.clock()
+        if self._trace:
+            self.trace_line("->> [PONG]")
+        if self.connected and not self.first_pong_sent:
+            self.first_pong_sent = True
+            if self.options.protocol >= 1:
+                self.send_connect_info()
+        return self.answer()
+
     cdef send_connect_info(self):
-        if self.options.protocol < 1:
-            return
         info = self.ask_hook(self.broker.hooks.on_first_pong)
         if info is not None:
             self.send_info(info)
@@ -444,7 +445,7 @@ cdef class Client(Peer):
 
     # ---- publishing
 
-    cdef int on_pub_line(self, const PubArgs* args) noexcept:
+    cdef int on_pub_line(self, const PubArgs* args) except -1:
         if self.max_payload >= 0 and args.size > self.max_payload:
             self.log("error", f"maximum payload exceeded: {args.size} vs {self.max_payload}")
             self.close("Maximum Message Payload Exceeded", "Maximum Payload Violation")
@@ -454,7 +455,7 @@ cdef class Client(Peer):
             return self.answer()
         return GO_ON
 
-    cdef bint clear_pub(self, const PubArgs* args) noexcept:
+    cdef int clear_pub(self, const PubArgs* args) except -1:
         """May this be published? Sets `pub_cleared` when the same line may be sent again unasked."""
         cdef const char* subject = args.subject
         cdef size_t length = args.subject_len
@@ -481,19 +482,20 @@ cdef class Client(Peer):
             not self.pedantic or subject_kind(subject, length) == SUBJECT_LITERAL)
         return True
 
-    cdef bint refuse_pub(self, bytes subject):
+    cdef int refuse_pub(self, bytes subject) except -1:
         text = quote(subject)
         self.send_error(f"Permissions Violation for Publish to {text}")
         self.log("error", f"Publish Violation - Subject {text}")
         return False
 
-    cdef void find_match(self, const PubArgs* args) noexcept:
+    cdef int find_match(self, const PubArgs* args) except -1:
         """The last match if it still holds, else the trie's. A stamp of 0 asks for the trie's."""
         if not match_is_valid(self.match, self.match_stamp):
             self.match = self.account.sublist.match(args.subject, args.subject_len)
             self.match_stamp = self.match.stamp
+        return 0
 
-    cdef int on_pub(self, const PubArgs* args, const char* payload) noexcept:
+    cdef int on_pub(self, const PubArgs* args, const char* payload) except -1:
         cdef MatchResult* result
         cdef Msg message
         cdef int taken = 0
@@ -542,7 +544,7 @@ cdef class Client(Peer):
             return self.answer()
         return GO_ON
 
-    cdef void send_no_responders(self, const PubArgs* args) noexcept:
+    cdef send_no_responders(self, const PubArgs* args):
         """503 to the publisher, on its own subscription to the reply subject."""
         cdef MatchResult* result = self.account.sublist.match(args.reply, args.reply_len)
         cdef uint32_t i

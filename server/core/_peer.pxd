@@ -33,6 +33,8 @@ cdef class Peer(Subscriber):
 
     cdef ask_hook(self, hook)
     cdef int give_up(self, error) noexcept
+    cdef void on_pong(self) noexcept
+    cdef process_info(self, bytes json)
     cdef set_first_ping(self, int64_t now)
     cdef run_ping_timer(self, int64_t now)
     cdef describe(self, options)

@@ -11,6 +11,8 @@ from libc.stdint cimport int64_t
 
 from server.core._subscriber cimport Subscriber
 
+from server.core.connect import is_json_object
+
 cdef int64_t HOUR_NS = 3600000000000
 
 
@@ -34,7 +36,18 @@ cdef class Peer(Subscriber):
         self.close("Internal Client")
         return 1
 
+    cdef process_info(self, bytes json):
+        # Ignored, but the reference closes on what is no JSON object.
+        if not is_json_object(json):
+            self.log("error", "INFO is not JSON")
+            self.close("Protocol Violation")
+
     # ---- time
+
+    cdef void on_pong(self) noexcept:
+        self.pings_out = 0
+        if self.ping_sent_ns:
+            self.rtt_ns = max(<int64_t> 1, self.broker.clock() - self.ping_sent_ns)
 
     cdef int64_t next_deadline(self) noexcept:
         cdef int64_t soonest = self.ping_at_ns

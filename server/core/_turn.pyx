@@ -125,6 +125,8 @@ cdef class Turn:
 
     cdef run_phases(self):
         cdef Phase phase
+        # The first is told when the others have run: nothing of a turn waits for what failed.
+        cdef list failed = []
         cdef int rounds = 0
         while self.phase_dirty and rounds < PHASE_ROUNDS_MAX:
             self.phase_dirty = False
@@ -132,7 +134,12 @@ cdef class Turn:
             for phase in self.phases:
                 if phase.dirty:
                     phase.dirty = False
-                    phase.run()
+                    try:
+                        phase.run()
+                    except Exception as error:
+                        failed.append(error)
+        if failed:
+            raise failed[0]
 
     cpdef run(self):
         cdef size_t i = 0

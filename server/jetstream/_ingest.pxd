@@ -73,6 +73,7 @@ cdef class StreamSink(Writer):
     cdef char* line                 # reply and body of the answer on its way
     cdef size_t line_capacity
 
+    cdef int fail(self, Msg* message, error) noexcept
     cdef int accept(self, Msg* message) except -1
     cdef int check_and_store(self, Msg* message, const Fields* fields) except -1
     cdef int check_fields(self, Msg* message, const Fields* fields) except -1

@@ -168,8 +168,16 @@ cdef class StreamSink(Writer):
         try:
             self.accept(message)
         except BaseException as error:
-            self.commit.broken(self, error)
+            self.fail(message, error)
         return 1
+
+    cdef int fail(self, Msg* message, error) noexcept:
+        """The message that broke the stream is refused like those behind it."""
+        self.commit.broken(self, error)
+        try:
+            return self.refuse(message, errors.STREAM_STORE_FAILED, {"err": self.down})
+        except MemoryError as further:
+            self.commit.broken(self, further)
 
     cdef int accept(self, Msg* message) except -1:
         cdef Fields fields

@@ -112,7 +112,7 @@ class DirectGet:
 
     def decoded(self, body: bytes) -> MessageGetRequest:
         try:
-            return gojson.decode(MessageGetRequest, body, "JSApiMsgGetRequest", strict=False)
+            return gojson.decode_one(MessageGetRequest, body, "JSApiMsgGetRequest")
         except JsonError:
             raise Refused(MALFORMED) from None
 

@@ -14,6 +14,7 @@ from server.jetstream.apierror import ApiError
 from server.jetstream.apilevel import beyond_api_level
 from server.jetstream.atomic import ID_BYTES_MAX, REQUIRED_LEVEL
 from server.jetstream.checks import REQUEST_INFO, Message, Staged
+from server.jetstream.goscan import JsonError
 from server.jetstream.staging import DuplicateInBatch, check_staged
 
 if TYPE_CHECKING:
@@ -71,8 +72,8 @@ def batch_reply(reply: bytes, block: bytes) -> str:
     if about is None:
         return ""
     try:
-        found = gojson.values(about)
-    except ValueError:
+        found = list(gojson.values(about))
+    except JsonError:
         return ""
     original = found[0].get("reply") if len(found) == 1 and isinstance(found[0], dict) else None
     fits = isinstance(original, str) and original.endswith(SUFFIX) and len(original) > 4

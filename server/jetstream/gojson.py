@@ -12,20 +12,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from server.jetstream.goscan import END, JsonError, Scanner, scan, skip_blanks, wrong
+from server.jetstream._goscan import Scanner, scan, skip_blanks
+from server.jetstream.goscan import END, JsonError, wrong
 from server.jetstream.gotime import TimeError, normal_time
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Fraction(NamedTuple):
-    """A number that is written with a point or an exponent: no field takes one."""
+    """A number with a point, an exponent or very many digits: no field takes one."""
 
     text: str
 
@@ -142,8 +143,8 @@ class ListOf(Kind):
         bare = path.removeprefix("Go struct field ")
         taken = []
         for at, item in enumerate(value):
-            scalar = not isinstance(item, dict)
-            where = f"{bare if scalar else path}.{at}"
+            fits = isinstance(item, dict) and isinstance(self.item, Nested)
+            where = f"{path if fits else bare}.{at}"
             taken.append(self.item.take(item, where, self.empty(), report, strict))
         return taken
 
@@ -243,8 +244,8 @@ def decode(struct: type[T], body: bytes, go: str, strict: bool = True) -> T:
 
 def decode_one(struct: type[T], body: bytes, go: str) -> T:
     """As `decode`, where unknown keys are never refused: exactly one value, no offsets told."""
-    start = skip_blanks(body, 0)
     try:
+        start = skip_blanks(body, 0)
         end = skip_blanks(body, Scanner(body).value(start))
         if end < len(body):
             raise wrong(body, end, "after top-level value")
@@ -260,16 +261,53 @@ END_OF_INPUT = "unexpected end of JSON input"
 RAW = msgspec.json.Decoder(float_hook=Fraction)
 
 
-def values(body: bytes) -> list[Any]:
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def values(body: bytes) -> Iterator[Any]:
     """Every JSON value of a body, one after the other; usually one."""
     try:
-        return [RAW.decode(body)]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        pass
-    # Not one plain value: find out what is wrong the way the reference looks at it.
-    pieces = scan(body)
-    return [json.loads(whole_text(body[a:b]), parse_float=Fraction) for a, b in pieces]
+        yield RAW.decode(body)
+    except UNREADABLE:
+        # Not one plain value: find out what is wrong the way the reference looks at it.
+        for start, end in scan(body):
+            yield loaded(body[start:end])
 
+
+def loaded(piece: bytes) -> Any:
+    """The value of what is JSON, however deep, however long its numbers, whatever is no UTF-8."""
+    try:
+        return RAW.decode(piece)
+    except UNREADABLE:
+        text = whole_text(piece)
+    try:
+        return json.loads(text, parse_float=Fraction, parse_int=number)
+    except RecursionError:
+        return json.loads(shallow(text), parse_float=Fraction, parse_int=number)
+
+
+def number(digits: str) -> int | Fraction:
+    return int(digits) if len(digits) <= DIGITS_MAX else Fraction(digits)
+
+
+def shallow(text: str) -> str:
+    """Without what is deeper than any field: objects and lists are empty there."""
+    kept, depth, start = [], 0, 0
+    for found in BRACKETS.finditer(text):
+        if found[0] in ("[", "{"):
+            depth += 1
+            if depth == DEPTH_KEPT:
+                kept.append(text[start : found.end()])
+        elif found[0] in ("]", "}"):
+            if depth == DEPTH_KEPT:
+                start = found.start()
+            depth -= 1
+    return "".join(kept) + text[start:]
+
+
+DIGITS_MAX = 40
+DEPTH_KEPT = 50
+BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
 
 LONE_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 
@@ -324,7 +362,7 @@ def is_empty(body: bytes) -> bool:
     if not body or body == b"{}":
         return True
     try:
-        found = values(body)
+        found = list(values(body))
     except JsonError:
         return False
     return len(found) == 1 and found[0] == {}

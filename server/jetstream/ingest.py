@@ -137,6 +137,12 @@ class StreamIngest:
                 self.shared.timers.arm(self, at_ns)
 
     def tick(self, now_ns: int) -> None:
+        try:
+            self.run_due(now_ns)
+        except Exception as error:
+            self.shared.commit.broken(self.sink, error)
+
+    def run_due(self, now_ns: int) -> None:
         store = self.stream.store
         expired = store.expire(now_ns)
         for subject in expired.markers:

@@ -30,12 +30,19 @@ class Timers:
         heapq.heappush(self._heap, (at_ns, next(self._numbers), timed))
 
     def run(self, now_ns: int) -> None:
+        failed: list[Exception] = []
         while self._heap and self._heap[0][0] <= now_ns:
             at_ns, _, timed = heapq.heappop(self._heap)
             # Others are left over from times that were armed anew.
             if timed.armed_ns == at_ns:
                 timed.armed_ns = None
-                timed.tick(now_ns)
+                try:
+                    timed.tick(now_ns)
+                except Exception as error:
+                    failed.append(error)
+        if failed:
+            # The first is told when all the others had their time.
+            raise failed[0]
 
 
 class WakingTimers(Timers):
@@ -53,8 +60,10 @@ class WakingTimers(Timers):
     def run(self, now_ns: int) -> None:
         if self._asked_ns is not None and self._asked_ns <= now_ns:
             self._asked_ns = None
-        super().run(now_ns)
-        self._ask()
+        try:
+            super().run(now_ns)
+        finally:
+            self._ask()
 
     def _ask(self) -> None:
         if self.wake is None or not self._heap:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+import json
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 if TYPE_CHECKING:
     from server.ops.view import ServerView
 
 T = TypeVar("T", bound=Struct)
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Positive = Annotated[int, Meta(ge=0)]
+LONE_SURROGATE: Final = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 
 
 class BadRequest(Exception):
@@ -45,19 +50,19 @@ class ConnzRequest(Filters, kw_only=True):
     auth: bool = False
     subscriptions: bool = False
     subscriptions_detail: bool = False
-    offset: int = 0
-    limit: int = 0
-    cid: int = 0
+    offset: Int64 = 0
+    limit: Int64 = 0
+    cid: Positive = 0
     mqtt_client: str = ""
-    state: int = 0
+    state: Int64 = 0
     user: str = ""
     acc: str = ""
     filter_subject: str = ""
 
 
 class SubszRequest(Filters, kw_only=True):
-    offset: int = 0
-    limit: int = 0
+    offset: Int64 = 0
+    limit: Int64 = 0
     subscriptions: bool = False
     account: str = ""
     test: str = ""
@@ -82,8 +87,8 @@ class JszRequest(Filters, kw_only=True):
     leader_only: bool = False
     stream_leader_only: bool = False
     raft: bool = False
-    offset: int = 0
-    limit: int = 0
+    offset: Int64 = 0
+    limit: Int64 = 0
 
 
 class HealthzRequest(Filters, kw_only=True, rename=lambda name: name.replace("js_", "js-")):
@@ -96,12 +101,12 @@ class HealthzRequest(Filters, kw_only=True, rename=lambda name: name.replace("js
 
 class ProfilezRequest(Filters, kw_only=True):
     name: str = ""
-    debug: int = 0
-    duration: int = 0
+    debug: Int64 = 0
+    duration: Int64 = 0
 
 
 class ClientRequest(Filters, kw_only=True):
-    cid: int = 0
+    cid: Positive = 0
 
 
 def read(body: bytes, shape: type[T]) -> T:
@@ -109,10 +114,25 @@ def read(body: bytes, shape: type[T]) -> T:
     if not body:
         return shape()
     try:
-        found: Any = msgspec.json.decode(body)
+        found = decoded(body)
+        if found is None:
+            return shape()
         if not isinstance(found, dict):
             raise BadRequest(f"json: cannot unmarshal {type(found).__name__} into an object")
         given = {key.lower(): value for key, value in found.items() if value is not None}
         return msgspec.convert(given, shape)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise BadRequest(str(error)) from error
+
+
+def decoded(body: bytes) -> Any:
+    """The value of a JSON text; what is broken inside its texts becomes U+FFFD."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        text = body.decode("utf-8", "replace")
+    return json.loads(LONE_SURROGATE.sub(r"\\ufffd", text), parse_constant=refuse_constant)
+
+
+def refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is no JSON")

@@ -532,10 +532,11 @@ def test_the_client_counts() -> None:
 @pytest.mark.parametrize(
     ("failing", "sent"),
     [
-        ("sub_violation", b"SUB ok _sys_ 1\r\n"),
-        ("is_json_object", b"INFO {}\r\n"),
-        ("decode_connect", b"CONNECT {}\r\n"),
-        ("quote", b"NONSENSE\r\n"),
+        ("_client.sub_violation", b"SUB ok _sys_ 1\r\n"),
+        ("_peer.is_json_object", b"INFO {}\r\n"),
+        ("_client.decode_connect", b"CONNECT {}\r\n"),
+        ("_client.quote", b"NONSENSE\r\n"),
+        ("_client.quote", b"PUB _GR_.a 1\r\nx\r\n"),
     ],
 )
 def test_a_failure_of_ours_closes_that_client_alone(
@@ -546,7 +547,7 @@ def test_a_failure_of_ours_closes_that_client_alone(
 
     world = World()
     client, other = world.client(MODERN), world.client(MODERN)
-    monkeypatch.setattr(f"server.core._client.{failing}", fail)
+    monkeypatch.setattr(f"server.core.{failing}", fail)
     client.say(sent)
     assert client.transport_closed
     assert isinstance(world.hooks, RecordingHooks)

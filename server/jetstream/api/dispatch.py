@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import partial
+from traceback import format_exc
 from typing import TYPE_CHECKING, Final
 
 from server.core._account import Account, PySub
@@ -265,6 +266,15 @@ class Api:
             return False, kind | answer
         except ApiError as error:
             return True, refused(endpoint, error)
+        except Unanswered:
+            raise
+        except Exception as error:
+            # A fault of ours: who asked is told so, and the others are answered.
+            engine = self._engine
+            engine.warn(
+                f"Request on {request.subject!r} failed: {error!r}\n{format_exc()}".rstrip()
+            )
+            return True, refused(endpoint, errors.STREAM_GENERAL_ERROR(err="internal error"))
 
     def _count(self, request: Request, endpoint: Endpoint, failed: bool) -> None:
         if request.owner is None or (endpoint.silent and not failed):
