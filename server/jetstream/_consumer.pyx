@@ -789,6 +789,7 @@ cdef class ConsumerCore(Sink):
         if self.keeper is not None and self.hub.book is not None:
             self.hub.book.forget(self.keeper.records)
             self.keeper = None
+        self.table = PendingTable()     # a million entries should not wait for the collector
 
     # What an answer tells
 
