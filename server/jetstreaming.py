@@ -143,6 +143,7 @@ class JetStream:
         self.engine.timers.run(now_ns)
         self.engine.hub.run_timers()
         self.engine.hub.keep_soon()
+        self.commit.catch_up()
         interval_ns = self.engine.options.sync_interval_ns
         now_ns = self._clock.monotonic_ns()
         if not self.stores.directory.durable and now_ns - self._synced_ns >= interval_ns:

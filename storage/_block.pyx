@@ -29,6 +29,10 @@ cdef extern from "unistd.h" nogil:
     long lseek(int fd, long offset, int whence)
     int SEEK_END
 
+cdef enum:
+    GATHERED_BYTES = 16 << 10   # records of one file are copied together up to this before they are written
+
+
 # -- the index -------------------------------------------------------------------------------------
 
 cdef int make_sparse(Block* block) except -1:
@@ -381,17 +385,43 @@ cdef int write_through(BlockFile* file, const FileCalls* calls, const char* data
 
 
 cdef int run_apply(Job* job, const FileCalls* calls) noexcept nogil:
-    """Write a batch's records to their blocks."""
+    """Write records to their blocks: those that follow each other in a file at once."""
     cdef BlockJob* work = <BlockJob*>job
-    cdef size_t index
+    cdef size_t index = 0
+    cdef size_t end
     cdef int result = 0
     cdef Extent* extent
-    for index in range(work.count):
+    while index < work.count and result == 0:
         extent = &work.extents[index]
-        result = write_through(extent.file, calls, extent.data, extent.size, extent.at)
+        end = index + 1
+        while end < work.count and work.extents[end].file == extent.file and (
+                work.extents[end].at == work.extents[end - 1].at + work.extents[end - 1].size):
+            end += 1
+        result = write_extents(extent, end - index, calls)
+        index = end
+    return result
+
+
+cdef int write_extents(const Extent* first, size_t count, const FileCalls* calls) noexcept nogil:
+    """Of one file, each behind the one before."""
+    cdef char[GATHERED_BYTES] gathered
+    cdef uint64_t at = first.at
+    cdef size_t size = 0
+    cdef size_t index
+    cdef int result = 0
+    for index in range(count):
+        if size + first[index].size > GATHERED_BYTES and size:
+            result = write_through(first.file, calls, gathered, size, at)
+            at, size = at + size, 0
+        if result == 0 and (count == 1 or first[index].size > GATHERED_BYTES):
+            result = write_through(first.file, calls, first[index].data, first[index].size, at)
+            at += first[index].size
+        elif result == 0:
+            memcpy(gathered + size, first[index].data, first[index].size)
+            size += first[index].size
         if result < 0:
             return result
-    return 0
+    return write_through(first.file, calls, gathered, size, at) if size else 0
 
 
 cdef uint64_t offset_of(const char* data, size_t size, uint64_t seq, uint64_t hint, size_t record_size) noexcept nogil:

@@ -20,6 +20,8 @@ cdef class BlockHome(FramingTable):
     cdef size_t forget_count
     cdef size_t forget_room
     cdef bint floor_dirty
+    cdef bint waits_for_blocks          # in the queue of what goes to the blocks soon
+    cdef uint64_t handed_ticket         # the block thread has, or had, all up to this batch
     cdef set gone                       # sequences that the replay saw deleted
     cdef bint torn                      # a frame of this group is missing from the log's torn end
     cdef bint gap                       # a frame is missing; what it held may be lost

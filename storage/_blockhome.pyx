@@ -250,17 +250,17 @@ cdef class BlockHome(FramingTable):
         return 0
 
     cdef size_t copy_extents(self, uint64_t ticket, Extent* out) except? 0:
-        """Those of the batch `ticket`, to `out` unless NULL; how many."""
-        cdef size_t index = self.pending_count
-        cdef size_t count = 0
-        while index > self.pending_head and self.pending[index - 1].ticket > ticket:
-            index -= 1
-        while index > self.pending_head and self.pending[index - 1].ticket == ticket:
-            index -= 1
-            count += 1
-        if out != NULL and count:
-            memcpy(out, self.pending + index, count * sizeof(Extent))
-        return count
+        """What the block thread does not have yet, up to the batch `ticket`, to `out` unless NULL; how many."""
+        cdef size_t end = self.pending_count
+        cdef size_t begin
+        while end > self.pending_head and self.pending[end - 1].ticket > ticket:
+            end -= 1
+        begin = end
+        while begin > self.pending_head and self.pending[begin - 1].ticket > self.handed_ticket:
+            begin -= 1
+        if out != NULL and begin < end:
+            memcpy(out, self.pending + begin, (end - begin) * sizeof(Extent))
+        return end - begin
 
     cdef void applied(self, uint64_t ticket) noexcept:
         """The block thread wrote all batches up to `ticket`."""

@@ -327,8 +327,8 @@ cdef class BlockTable(JobOwner):
         cdef uint64_t seq, room = 0
         cdef FrameMemory frame
         if offset >= block.written:
-            for index in range(self.pending_head, self.pending_count):
-                extent = &self.pending[index]
+            for index in range(self.pending_count, self.pending_head, -1):
+                extent = &self.pending[index - 1]
                 if extent.block == block and extent.at <= offset < extent.at + extent.size:
                     return extent.data + (offset - extent.at)
             return NULL

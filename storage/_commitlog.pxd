@@ -108,6 +108,7 @@ cdef class CommitLog:
     cdef dict open_segments                 # number -> address of its Segment
     cdef dict contents                      # segment number -> the path that has, or will have, its bytes
     cdef uint64_t recycled                  # number of the segment whose file the current one overwrites; 0: none
+    cdef bint small                         # of the open batch: it may be written by the owner's thread
     cdef bint sync_wanted                   # lazy mode: the open batch must be synced all the same
     cdef list scrubbed                      # tickets of finished scrubs
     cdef Segment* current

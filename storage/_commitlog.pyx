@@ -32,6 +32,7 @@ cdef extern from "fcntl.h" nogil:
 cdef enum:
     CHUNK_SIZE = 1 << 20
     POOL_MAX = 16
+    SMALL_BATCH = 16 << 10
     PLACE_STEP = 64 << 10   # distance of the places that a group remembers
 
 cdef char* pool[POOL_MAX]
@@ -368,7 +369,8 @@ cdef class CommitLog:
         if job.size:
             self.pieces.append(self.chunk)
             self.piece_start = self.chunk.used
-        self.disk.submit(&job.job)
+        if not (job.job.sync_fd == NULL and self.small and job.size <= SMALL_BATCH and self.disk.run_here(&job.job)):
+            self.disk.submit(&job.job)
         return 0
 
     cdef uint64_t submit(self) except? 0:

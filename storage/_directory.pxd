@@ -2,6 +2,7 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from storage._blockhome cimport BlockHome
+from storage._blockqueue cimport Batch, BlockQueue
 from storage._workshop cimport Workshop
 from storage._commitlog cimport CommitLog
 from storage._disk cimport DiskThread
@@ -41,14 +42,14 @@ cdef class DataDirectory:
     cdef uint64_t next_group
     cdef object lock
     cdef object batches                 # deque of Batch, oldest first: handed to the log
-    cdef object applying                # deque of Batch: handed to the block thread
+    cdef BlockQueue block_queue
     cdef list unsettled                 # (hidden directory, directory) of streams whose names do not last yet
     cdef bint closed
     cdef uint64_t submit(self) except? 0
     cdef int reap(self) except -1
     cdef int fail(self, object error) except -1
     cdef int erase_done(self, uint64_t ticket) except -1
-    cdef int queue_block_work(self, object batch) except -1
+    cdef int queue_block_work(self, Batch batch) except -1
     cdef int reap_blocks(self) except -1
     cdef int replay(self, Replay found) except -1
     cdef int want_checkpoints(self) except -1

@@ -31,7 +31,8 @@ from storage.meta import decode_meta, encrypted_meta, find_streams, name_in, no_
 from storage._frames import CODECS
 from storage.pool import RewritePool, run_now
 
-from storage._block cimport JOB_APPLY, JOB_ERASE, JOB_SPLICE, BlockJob, Extent, run_apply
+from storage._block cimport JOB_APPLY, JOB_ERASE, JOB_SPLICE, BlockJob
+from storage._blockqueue cimport Batch, BlockQueue
 from storage._checkpoint cimport checkpoint_job
 from storage._codec cimport load64, xxh64
 from storage._disk cimport Job
@@ -39,21 +40,8 @@ from storage._recovery cimport end_replay, load_state, rebuild, replay_frame
 from storage._replay cimport Replay
 from storage._rewritequeue cimport ask_for_checkpoints, pump_rewrites
 
-cdef class Batch:
-    """One turn's work on its way: durable first, then in the blocks."""
-    cdef uint64_t ticket
-    cdef list homes         # (home, last sequence)
-    cdef list chunks
-    cdef list scrubs
-    cdef size_t erases
-    cdef BlockJob** after
-    cdef size_t after_count
-    cdef BlockJob** checkpoints
-    cdef size_t checkpoint_count
-
-    def __dealloc__(self):
-        free(self.after)
-        free(self.checkpoints)
+cdef enum:
+    UNHEARD_BYTES_MAX = 1 << 20     # of writes done by the owner's thread: then it is told of them
 
 
 cdef class DataDirectory:
@@ -86,7 +74,6 @@ cdef class DataDirectory:
         self.damage = []
         self.erasing = {}
         self.batches = deque()
-        self.applying = deque()
         self.unsettled = []
         self.next_group = 1
         for part in ("", "log", "streams"):
@@ -215,6 +202,7 @@ cdef class DataDirectory:
                              max(found.highest_segment + 1, self.first_unused_number(found.paths)),
                              [], self.segment_size, free_max, self.durable)
         self.shop.log = self.log
+        self.block_queue = BlockQueue(self.shop, self.block_disk, not self.threaded)
 
     def first_unused_number(self, paths: list) -> int:
         return max((int(Path(name).stem, 16) + 1 for name in paths), default=1)
@@ -309,6 +297,7 @@ cdef class DataDirectory:
         cdef BlockHome home
         cdef Batch batch
         cdef uint64_t segment
+        cdef size_t index = 0
         if self.failure is not None:
             raise StoreDown(self.failure)
         if self.unsettled:
@@ -316,31 +305,37 @@ cdef class DataDirectory:
         if not self.shop.touched:
             return self.log.ticket - 1
         batch = Batch()
-        batch.homes = []
-        for home in self.shop.touched:
+        batch.homes = self.shop.touched
+        for home in batch.homes:
             home.close_batch()
         self.log.close_frame()
         batch.ticket = self.log.ticket
-        batch.checkpoints = <BlockJob**>malloc(len(self.shop.touched) * sizeof(BlockJob*))
+        batch.checkpoints = <BlockJob**>malloc(len(batch.homes) * sizeof(BlockJob*))
+        batch.last_seqs = <uint64_t*>malloc(len(batch.homes) * sizeof(uint64_t))
         segment = self.log.position >> 32
-        for home in self.shop.touched:
-            batch.homes.append((home, home.last_seq))
+        for home in batch.homes:
+            batch.last_seqs[index] = home.last_seq
+            index += 1
             home.touched = False
             if home.checkpoint_wanted and not home.checkpoint_running and not home.rewrites:
                 batch.checkpoints[batch.checkpoint_count] = checkpoint_job(home, segment, False)
                 batch.checkpoint_count += 1
-        self.shop.touched.clear()
+        self.shop.touched = []
         batch.scrubs, self.shop.scrubs = self.shop.scrubs, []
         batch.erases, self.shop.erases = self.shop.erases, 0
         self.log.sync_wanted = batch.erases > 0 or self.shop.removes
         self.shop.removes = False
+        self.log.small = not self.durable and self.shop.after_count == 0
         self.log.submit()
         batch.chunks = self.log.take_pieces()
+        batch.end = self.log.position
         batch.after, batch.after_count = self.shop.after, self.shop.after_count
         self.shop.after = NULL
         self.shop.after_count = self.shop.after_room = 0
         self.batches.append(batch)
         self.shop.in_flight.append(batch.chunks)
+        if self.log.small and self.log.backlog_bytes > UNHEARD_BYTES_MAX:
+            self.log_disk.ring()
         while self.log.backlog_bytes > 2 * self.backlog_bytes_max and self.failure is None:
             self.log_disk.wait_idle()
             self.reap()
@@ -360,8 +355,6 @@ cdef class DataDirectory:
             while self.batches and (<Batch>self.batches[0]).ticket <= self.log.written_ticket:
                 batch = self.batches.popleft()
                 self.written_ticket = batch.ticket
-                for home, last_seq in batch.homes:
-                    (<BlockHome>home).durable_seq = last_seq
                 self.queue_block_work(batch)
             self.reap_blocks()
             self.want_checkpoints()
@@ -371,23 +364,10 @@ cdef class DataDirectory:
             self.fail(error)
         return 0
 
-    cdef int queue_block_work(self, object item) except -1:
+    cdef int queue_block_work(self, Batch batch) except -1:
         """The batch is durable: its records go to the blocks, then seals, removals, checkpoints."""
-        cdef Batch batch = item
-        cdef BlockJob* job = <BlockJob*>calloc(1, sizeof(BlockJob))
-        cdef BlockHome home
         cdef size_t index
-        cdef size_t count = 0
-        for home, last_seq in batch.homes:
-            count += home.copy_extents(batch.ticket, NULL)
-        job.kind = JOB_APPLY
-        job.job.run = run_apply
-        job.ticket = batch.ticket
-        job.extents = <Extent*>malloc((count or 1) * sizeof(Extent))
-        for home, last_seq in batch.homes:
-            job.count += home.copy_extents(batch.ticket, job.extents + job.count)
-        self.applying.append(batch)
-        self.block_disk.submit(&job.job)
+        self.block_queue.add(batch)
         if batch.erases:
             self.erasing[batch.ticket] = batch.erases + self.log.scrub(batch.scrubs, batch.ticket)
         for index in range(batch.after_count):
@@ -403,7 +383,6 @@ cdef class DataDirectory:
         """Blocks written, sealed, removed; checkpoints made."""
         cdef Job* head = self.block_disk.reap()
         cdef BlockJob* job
-        cdef Batch batch
         cdef int failed = 0
         while head != NULL:
             job = <BlockJob*>head
@@ -411,14 +390,9 @@ cdef class DataDirectory:
             if job.job.result < 0:
                 failed = job.job.result
             if job.kind == JOB_APPLY:
-                batch = self.applying.popleft()
                 if job.job.result == 0:
-                    for home, last_seq in batch.homes:
-                        (<BlockHome>home).applied(job.ticket)
-                    self.shop.in_flight.popleft()
                     self.applied_ticket = job.ticket
-                free(job.extents)
-                free(job)
+                self.block_queue.finished(job)
             else:
                 if (job.kind == JOB_ERASE or job.kind == JOB_SPLICE) and job.job.result == 0:
                     self.erase_done(job.ticket)
@@ -482,9 +456,10 @@ cdef class DataDirectory:
 
     def wait_applied(self) -> None:
         """Block until all that was submitted is in its blocks."""
-        while self.failure is None and (self.batches or self.applying):
+        while self.failure is None and (self.batches or self.block_queue.count or self.block_queue.under_way):
             self.log_disk.wait_idle()
             self.reap()
+            self.block_queue.hand_over()
             self.block_disk.wait_idle()
             self.reap()
         self.block_disk.wait_idle()     # seals, removals and rewrites behind the last batch
@@ -507,6 +482,16 @@ cdef class DataDirectory:
         self.shop.frame_cache.drop()
         self.shop.frame_cache.end_views()
         self.shop.views.end_views()
+
+    def hurry(self) -> None:
+        """Somebody waits for what was submitted: have `poll` called soon, also when it is done already."""
+        self.log_disk.ring()
+
+    def catch_up(self) -> None:
+        """At each tick: what waits for more of its kind waits no longer. Views end here."""
+        self.reap()
+        if self.failure is None:
+            self.block_queue.hand_over()
 
     def sync(self) -> None:
         """Lazy mode, at the interval: what was written so far becomes durable."""

@@ -45,7 +45,9 @@ cdef class DiskThread:
     cdef bint threaded
     cdef bint started
     cdef readonly int event_fd
+    cdef uint64_t slow_until_ns         # the disk keeps writers waiting: nothing is run by the owner
     cdef void submit(self, Job* job) noexcept
+    cdef bint run_here(self, Job* job) noexcept
     cdef Job* reap(self) noexcept
     cdef void ring(self) noexcept
     cdef void wait_idle(self) noexcept

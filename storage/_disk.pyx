@@ -8,6 +8,7 @@ Contract:
   more is written. A failed sync is never tried again, because the kernel may have dropped the pages.
 - The thread never needs the GIL. `event_fd` becomes readable when jobs are done; `reap` takes them and
   stills it. Who reaps without telling the listener must `ring`.
+- `run_here` is for a small write that nothing waits for: handing it over costs more than doing it.
 - `threaded=False` runs each job inside `submit`: for the simulator, and for tests that count syncs.
 
 The queue's bound is its owner's: `CommitLog` counts the bytes that are under way.
@@ -40,6 +41,11 @@ cdef extern from "time.h" nogil:
         long tv_nsec
     int clock_gettime(int clock, timespec* out)
     int CLOCK_MONOTONIC
+
+
+cdef enum:
+    SLOW_NS = 1000000           # a write that takes longer had to wait for the disk
+    SLOW_FOR_NS = 100000000
 
 
 cdef uint64_t now_ns() noexcept nogil:
@@ -91,13 +97,18 @@ cdef void ring_bell(DiskQueue* queue) noexcept nogil:
         write(queue.event_fd, &one, 8)
 
 
-cdef void hand_back(DiskQueue* queue, Job* head, Job* tail) noexcept nogil:
-    """With the lock held: append a finished chain to the done list and ring."""
+cdef void add_done(DiskQueue* queue, Job* head, Job* tail) noexcept nogil:
+    """With the lock held: append a finished chain to the done list."""
     if queue.done_tail == NULL:
         queue.done_head = head
     else:
         queue.done_tail.next = head
     queue.done_tail = tail
+
+
+cdef void hand_back(DiskQueue* queue, Job* head, Job* tail) noexcept nogil:
+    """With the lock held: they are done, and whoever listens is told."""
+    add_done(queue, head, tail)
     ring_bell(queue)
 
 
@@ -186,6 +197,29 @@ cdef class DiskThread:
         if not self.queue.busy:
             pthread_cond_signal(&self.queue.wake)
         pthread_mutex_unlock(&self.queue.lock)
+
+    cdef bint run_here(self, Job* job) noexcept:
+        """Run a job that syncs nothing on the owner's thread, if nothing is queued or running; else
+        False. Nobody is told that it is done: `reap` finds it, and `ring` tells. When writing takes
+        long it is left to the thread for a while."""
+        cdef uint64_t started = now_ns()
+        cdef bint free
+        if not self.threaded or started < self.slow_until_ns:
+            return False
+        pthread_mutex_lock(&self.queue.lock)
+        free = not self.queue.busy and self.queue.waiting_head == NULL
+        pthread_mutex_unlock(&self.queue.lock)
+        if not free:
+            return False
+        job.next = NULL
+        job.result = 0
+        run_jobs(&self.queue, job)
+        pthread_mutex_lock(&self.queue.lock)
+        add_done(&self.queue, job, job)
+        pthread_mutex_unlock(&self.queue.lock)
+        if now_ns() - started > SLOW_NS:
+            self.slow_until_ns = started + SLOW_FOR_NS
+        return True
 
     cdef Job* reap(self) noexcept:
         """All finished jobs as a chain, in order; NULL: none."""

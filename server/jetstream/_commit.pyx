@@ -80,6 +80,8 @@ cdef class LocalCommit:
         ticket = self.submit()
         for then in asked:
             self.settling.append((ticket, then))
+        if asked and self.lazy and not self.failed:
+            self.directory.hurry()
         for writer in written:
             if self.failed or self.durable_seq(writer) >= writer.store.last_seq:
                 self.release(writer)
@@ -153,6 +155,11 @@ cdef class LocalCommit:
                 self.waiting.append(writer)
         self.settle()
         self.turn.run()
+
+    def catch_up(self):
+        if self.directory is not None and not self.failed:
+            self.directory.catch_up()
+            self.completed()
 
     def maintain(self):
         """Now and then: blocks that are mostly dead, or to be compressed, have their turn."""

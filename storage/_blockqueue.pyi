@@ -1,0 +1,1 @@
+"""Durable batches on their way to the blocks; nothing here is for Python."""
