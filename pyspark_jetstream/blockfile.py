@@ -50,11 +50,14 @@ class LocalSource:
         self.size = os.fstat(self._fd).st_size
 
     def view(self, start: int, length: int) -> bytes | memoryview:
-        if not self.size:
+        if start >= self.size or not length:
             return b""
-        # Whoever holds the view keeps the map.
-        whole = mmap.mmap(self._fd, self.size, mmap.MAP_SHARED | POPULATE, mmap.PROT_READ)
-        return memoryview(whole)[start : start + length]
+        # Whoever holds the view keeps the map. All that is mapped is read: only what is wanted.
+        before = start % mmap.ALLOCATIONGRANULARITY
+        size = min(length, self.size - start) + before
+        flags = mmap.MAP_SHARED | POPULATE
+        part = mmap.mmap(self._fd, size, flags, mmap.PROT_READ, offset=start - before)
+        return memoryview(part)[before:]
 
     def read(self, start: int, length: int) -> bytes:
         content = os.pread(self._fd, length, start)

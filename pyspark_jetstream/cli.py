@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -15,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_jetstream import options
 from pyspark_jetstream.errors import JetStreamError
+from pyspark_jetstream.modest import be_modest
 from pyspark_jetstream.options import Options
 from pyspark_jetstream.scan import Tally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-NICENESS = 10
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
@@ -279,9 +277,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(words: Sequence[str] | None = None, *, modest: bool = False) -> int:
-    """`modest`: the process takes the processor only when others, such as a server, leave it."""
+    """`modest`: the process takes only what others, such as a server, leave of the machine."""
     if modest:
-        os.nice(NICENESS)
+        be_modest()
     parser = build_parser()
     arguments = parser.parse_args(words)
     if getattr(arguments, "task", "") == "sql" and bool(arguments.data) == bool(arguments.tables):
@@ -307,4 +305,4 @@ def main(words: Sequence[str] | None = None, *, modest: bool = False) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(modest=True))
+    sys.exit(main())

@@ -36,6 +36,13 @@ for word do
 done
 exec "{java}" "$@"
 """
+# Much of a row's time goes into its way from a Python process into a JVM. Arrow's checks of each
+# access guard against readers that miss their buffers, and Spark's is no such reader. The collector
+# that a JVM chooses itself is for short pauses; a query is for throughput.
+FAST_JAVA = (
+    "-XX:+UseParallelGC "
+    "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+)
 
 
 class NoJava(JetStreamError):
@@ -118,6 +125,9 @@ def prepare(java: Java, memory: str) -> dict[str, str]:
     os.environ[PUSHDOWN_VARIABLE] = "1"
     return {
         "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": FAST_JAVA,
+        # Windows has no such sockets; elsewhere they take batches at half the cost of TCP.
+        "spark.python.unix.domain.socket.enabled": "true" if os.name == "posix" else "false",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",

@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_jetstream.errors import JetStreamError, NotUsable
+from pyspark_jetstream.modest import SteadyFile
 
 TABLE_VERSION = 1
 NS_PER_DAY = 86_400_000_000_000
@@ -199,7 +200,10 @@ class Tables:
         target = self.staging() / folder / "merged.parquet"
         target.parent.mkdir(parents=True)
         schema = pq.read_schema(self.root / entries[0].path)
-        with pq.ParquetWriter(target, schema, compression="zstd") as writer:
+        with (
+            SteadyFile(target) as file,
+            pq.ParquetWriter(file, schema, compression="zstd") as writer,
+        ):
             for entry in entries:
                 with pq.ParquetFile(self.root / entry.path) as source:
                     for batch in source.iter_batches(batch_size=1 << 16):
@@ -232,7 +236,7 @@ class DayWriter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._writers: dict[str, pq.ParquetWriter] = {}
+        self._writers: dict[str, tuple[pq.ParquetWriter, SteadyFile]] = {}
         self.rows = 0
 
     def write(self, account: str, stream: str, batch: pa.RecordBatch) -> None:
@@ -250,11 +254,13 @@ class DayWriter:
         if where not in self._writers:
             path = self._folder / where / "part.parquet"
             path.parent.mkdir(parents=True)
-            self._writers[where] = pq.ParquetWriter(path, schema, compression="zstd")
-        return self._writers[where]
+            file = SteadyFile(path)
+            self._writers[where] = pq.ParquetWriter(file, schema, compression="zstd"), file
+        return self._writers[where][0]
 
     def close(self) -> list[Path]:
         """The files, complete."""
-        for writer in self._writers.values():
+        for writer, file in self._writers.values():
             writer.close()
+            file.close()
         return [self._folder / where / "part.parquet" for where in self._writers]
