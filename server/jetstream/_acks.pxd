@@ -4,8 +4,8 @@
 `<domain>.<account hash>` before the stream and more tokens allowed at the end.
 """
 
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
-from libc.string cimport memchr, memcpy
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memchr, memcmp, memcpy
 
 
 cdef enum:
@@ -83,6 +83,21 @@ cdef inline bint read_number(const char* text, const char* end, uint64_t* value)
         found = 10 * found + <uint8_t>(text[0] - 48)
         text += 1
     value[0] = found
+    return True
+
+
+cdef inline bint read_delay(const char* text, size_t length, int64_t* delay_ns) noexcept nogil:
+    """What a -NAK carries as all clients write it, `{"delay":123}`; False: look closer."""
+    cdef const char* end = text + length
+    cdef uint64_t value = 0
+    if length < 11 or memcmp(text, b'{"delay":', 9) != 0 or (end - 1)[0] != c"}":
+        return False
+    text += 9
+    while text[0] == c" ":
+        text += 1
+    if not read_number(text, end - 1, &value) or value > <uint64_t>1 << 62:
+        return False
+    delay_ns[0] = <int64_t>value
     return True
 
 

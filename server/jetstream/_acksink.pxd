@@ -7,6 +7,7 @@ from server.core._sublist cimport Sub
 from server.jetstream._consumer cimport ConsumerCore
 from server.jetstream._hub cimport ConsumerHub
 from server.jetstream._kinds cimport Ending
+from server.jetstream._pending cimport Entry
 
 
 # Hears the acknowledgements of one account.
@@ -30,6 +31,9 @@ cdef class AckSink(Sink):
     ) except -1
     cdef int nak(
         self, ConsumerCore core, uint64_t seq, uint64_t consumer_seq, bytes argument, int64_t now_ns
+    ) except -1
+    cdef int put_off(
+        self, ConsumerCore core, Entry* entry, int64_t delay_ns, int64_t now_ns
     ) except -1
     cdef int in_progress(self, ConsumerCore core, uint64_t seq, int64_t now_ns) except -1
     cdef int answer_ack(self, ConsumerCore core, Msg* message) except -1

@@ -12,7 +12,7 @@ from libc.string cimport memcmp
 from server.core._account cimport Account
 from server.core._sink cimport Msg, Sink
 from server.core._sublist cimport Sub
-from server.jetstream._acks cimport AckSubject, read_ack_subject
+from server.jetstream._acks cimport AckSubject, read_ack_subject, read_delay
 from server.jetstream._consumer cimport ConsumerCore
 from server.jetstream._hub cimport ConsumerHub
 from server.jetstream._kinds cimport (
@@ -159,27 +159,32 @@ cdef class AckSink(Sink):
             return 0
         if consumer_seq <= core.floor_consumer_seq or consumer_seq >= core.next_consumer_seq:
             return 0
-        core.hub.tell(core.owner.naked, (seq, consumer_seq, entry.redeliveries + 1))
+        if core.hub.is_heard(core, b"MSG_NAKED"):
+            core.hub.tell(core.owner.naked, (seq, consumer_seq, entry.redeliveries + 1))
         argument = argument.strip()
         if argument:
+            if read_delay(argument, len(argument), &delay_ns):
+                return self.put_off(core, entry, delay_ns, now_ns)
             delay = nak_delay_ns(argument)
             if delay is not None:
-                core.table.postpone(entry, now_ns + <int64_t>delay)
-                if core.keeper is not None:
-                    core.note()
-                    core.keeper.postponed(seq, delay)
-                return core.arm(now_ns + <int64_t>delay)
+                return self.put_off(core, entry, <int64_t>delay, now_ns)
             core.owner.warn_of_delay(argument)
         core.overdue(seq)
         return core.wake()
+
+    cdef int put_off(
+        self, ConsumerCore core, Entry* entry, int64_t delay_ns, int64_t now_ns
+    ) except -1:
+        """It comes again after `delay_ns`."""
+        core.table.postpone(entry, now_ns + delay_ns)
+        if core.keeper is not None:
+            core.note()
+            core.keeper.postponed(entry.seq, delay_ns)
+        return core.arm(now_ns + delay_ns)
 
     cdef int in_progress(self, ConsumerCore core, uint64_t seq, int64_t now_ns) except -1:
         cdef Entry* entry = core.table.find(seq)
         core.used_ns = now_ns
         if entry == NULL or not entry.flags & PENDING or entry.flags & QUEUED:
             return 0
-        core.table.postpone(entry, now_ns + core.wait_of(entry.redeliveries))
-        if core.keeper is not None:
-            core.note()
-            core.keeper.postponed(seq, core.wait_of(entry.redeliveries))
-        return 0
+        return self.put_off(core, entry, core.wait_of(entry.redeliveries), now_ns)

@@ -12,6 +12,7 @@ from server.jetstream._kinds cimport AckPolicy, Ending, Found
 from server.jetstream._outlet cimport Outlet
 from server.jetstream._pending cimport Entry, PendingTable
 from server.jetstream._pullsink cimport PullSink
+from server.jetstream._sweeps cimport AckedSweep, StaleSweep
 from server.jetstream._waiting cimport Waiting, WaitingQueue
 from storage._filter cimport SubjectFilter
 from storage._record cimport Record
@@ -54,6 +55,8 @@ cdef class ConsumerCore(Sink):
     cdef readonly int64_t delivered_wall_ns
     cdef readonly int64_t acked_wall_ns
     cdef readonly uint64_t num_pending
+    cdef StaleSweep stale               # the last of each kind; None: there was none
+    cdef AckedSweep acked
     cdef uint64_t* skip                 # last_per_subject: what comes first, in order
     cdef size_t skip_at
     cdef size_t skip_count
@@ -96,9 +99,10 @@ cdef class ConsumerCore(Sink):
     cdef int64_t wait_of(self, int32_t redeliveries) noexcept nogil
     cdef void move_floor(self, uint64_t consumer_seq, uint64_t seq) noexcept nogil
     cdef bint acked_up_to(self, uint64_t seq, uint64_t consumer_seq) except -1
+    cdef bint is_acked(self, uint64_t seq) noexcept
     cdef int end_entry(self, Entry* entry, Ending why, str reason) except -1
     cdef int overdue(self, uint64_t seq) except -1
-    cdef int take_overdue(self, int64_t now_ns) except -1
+    cdef bint take_overdue(self, int64_t now_ns) except -1
     cdef bint needs_ack(self, uint64_t seq) noexcept nogil
     cdef int appended(self, uint64_t seq, uint64_t count) except -1
     cdef int gone(self, uint64_t seq) except -1

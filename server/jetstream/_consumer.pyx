@@ -23,7 +23,6 @@ from server.jetstream._kinds cimport (
     ACK_EXPLICIT,
     ACK_FLOW_CONTROL,
     ACK_NONE,
-    ENDED_ACKED,
     ENDED_MAX_DELIVER,
     ENDED_REMOVED,
     ENDED_TERMINATED,
@@ -39,6 +38,7 @@ from server.jetstream._listening cimport new_sub
 from server.jetstream._outlet cimport Outlet
 from server.jetstream._pending cimport PENDING, QUEUED, TIMED, Entry, PendingTable
 from server.jetstream._pullsink cimport PullSink
+from server.jetstream._sweeps cimport AckedSweep, StaleSweep, end_oldest, settle_stale
 from server.jetstream._waiting cimport Waiting, WaitingQueue
 from storage._record cimport Record
 
@@ -47,10 +47,14 @@ from server.jetstream import pull
 cdef enum:
     BYTES_AT_ONCE_MAX = 1 << 20
     DUE_AT_ONCE = 256
+    OVERDUE_AT_ONCE = 4096      # then others have their chance
+    LAST_OVERDUE_AT_ONCE = 256  # the same where each of them may be told of
+    ENDED_AT_ONCE = 64
 
 cdef int64_t NEVER_NS = 1 << 60
 cdef int64_t REPLAY_GAP_NS = 1_000_000      # shorter gaps are not kept
 cdef int64_t UNWRITTEN_LOOK_NS = 2_000_000
+cdef int64_t OVERDUE_GAP_NS = 1_000_000
 cdef str REMOVED_REASON = "Unacknowledged message was deleted"
 cdef dict POLICIES = {
     "none": ACK_NONE, "all": ACK_ALL, "explicit": ACK_EXPLICIT, "flow_control": ACK_FLOW_CONTROL,
@@ -86,6 +90,7 @@ cdef class ConsumerCore(Sink):
         """Live with another configuration: at the start, and when it was changed."""
         cdef bytes before = self.deliver_subject
         filters = config.filters
+        waits = (self.config.ack_wait, self.config.backoff) if self.config is not None else None
         changed = self.config is not None and filters != self.filters
         self.config = config
         self.ack_policy = POLICIES[config.ack_policy]
@@ -97,7 +102,8 @@ cdef class ConsumerCore(Sink):
         self.deliver_group = config.deliver_group.encode()
         self.waiting.most = max(config.max_waiting, 0)
         self.waiting.by_priority = config.priority_policy == "prioritized"
-        self.take_waits(config)
+        if waits is None or waits != (config.ack_wait, config.backoff):
+            self.take_waits(config)
         if self.filters is None or changed:
             had_filters = bool(self.filters)
             self.filters = filters
@@ -266,22 +272,23 @@ cdef class ConsumerCore(Sink):
 
     cdef bint acked_up_to(self, uint64_t seq, uint64_t consumer_seq) except -1:
         """All that was delivered up to `seq`."""
-        cdef Entry* entry
-        cdef uint64_t each
         if consumer_seq <= self.floor_consumer_seq or seq <= self.floor_seq:
             return False
         if consumer_seq >= self.next_consumer_seq:
             return False
         self.acked_wall_ns = self.hub.now_ns + self.hub.wall_offset_ns
-        entry = self.table.oldest()
-        while entry != NULL and entry.seq <= seq:
-            each = entry.seq
-            self.end_entry(entry, ENDED_ACKED, "")
-            self.feed.settled(each)
-            entry = self.table.oldest()
+        if self.acked is not None and not self.acked.is_over:
+            self.acked.seq = seq
+        elif not end_oldest(self, seq, ENDED_AT_ONCE):
+            self.acked = AckedSweep(self, seq)
+            self.acked.begin()
         self.floor_seq = seq
         self.floor_consumer_seq = consumer_seq
         return True
+
+    cdef bint is_acked(self, uint64_t seq) noexcept:
+        """Whether it is among those that a sweep has not come to yet."""
+        return self.acked is not None and not self.acked.is_over and seq <= self.acked.seq
 
     cdef int end_entry(self, Entry* entry, Ending why, str reason) except -1:
         """A message is done with; nothing is left of it but the floor that it moves."""
@@ -290,8 +297,14 @@ cdef class ConsumerCore(Sink):
         cdef bint was_pending = entry.flags & PENDING
         if was_pending:
             if self.flow is not None:
+                # As in `overdue`.
                 self.flow.ended(seq, consumer_seq, deliveries, why, reason)
-            if why == ENDED_TERMINATED or why == ENDED_REMOVED:
+                entry = self.table.find(seq)
+                if entry == NULL:
+                    return 0
+            if (why == ENDED_TERMINATED or why == ENDED_REMOVED) and self.hub.is_heard(
+                self, b"MSG_TERMINATED"
+            ):
                 self.hub.tell(self.owner.terminated, (seq, consumer_seq, deliveries, reason))
         self.table.settle(entry)
         if self.keeper is not None:
@@ -334,11 +347,17 @@ cdef class ConsumerCore(Sink):
         cdef Entry* entry = self.table.find(seq)
         cdef uint64_t consumer_seq = entry.consumer_seq
         cdef uint32_t deliveries = <uint32_t>max(entry.redeliveries + 1, 1)
+        if self.is_acked(seq):
+            return 0
         if self.deliveries_max == 0 or deliveries < self.deliveries_max:
             self.table.requeue(entry)
             return 0
         if self.flow is not None:
+            # A letter may be stored in this stream, and its limits may end the entry.
             self.flow.ended(seq, consumer_seq, deliveries, ENDED_MAX_DELIVER, "")
+            entry = self.table.find(seq)
+            if entry == NULL:
+                return 0
         self.hub.tell(self.owner.max_delivered, (seq, deliveries))
         self.table.retire(entry)
         if self.keeper is not None:
@@ -366,8 +385,8 @@ cdef class ConsumerCore(Sink):
         cdef int64_t next_ns = 0
         if self.closed:
             return
-        self.take_overdue(now_ns)
-        self.arm(self.table.next_due())
+        is_more = self.take_overdue(now_ns)
+        self.arm(now_ns + OVERDUE_GAP_NS if is_more else self.table.next_due())
         if self.is_held:
             self.is_held = False
             self.wake()
@@ -382,17 +401,20 @@ cdef class ConsumerCore(Sink):
             next_ns = self.flow.tick(now_ns)
             self.arm(next_ns)
 
-    cdef int take_overdue(self, int64_t now_ns) except -1:
-        """Those whose ack wait is over, in the order of the stream."""
+    cdef bint take_overdue(self, int64_t now_ns) except -1:
+        """Those whose ack wait is over, in the order of the stream; whether there may be more."""
         cdef uint64_t[DUE_AT_ONCE] due
         cdef uint32_t count = DUE_AT_ONCE, i
+        cdef size_t most = LAST_OVERDUE_AT_ONCE if self.deliveries_max else OVERDUE_AT_ONCE
         cdef list many = []
-        while count == DUE_AT_ONCE:
+        while count == DUE_AT_ONCE and <size_t>len(many) < most:
             count = self.table.take_due(now_ns, due, DUE_AT_ONCE)
             many.extend([due[i] for i in range(count)])
         for seq in sorted(many):
             self.overdue(seq)
-        return self.wake() if many else 0
+        if many:
+            self.wake()
+        return count == DUE_AT_ONCE
 
     @property
     def armed_ns(self):
@@ -569,10 +591,15 @@ cdef class ConsumerCore(Sink):
     cdef Found look_again(self, Record* record, uint32_t* deliveries) except *:
         cdef Entry* entry = self.table.next_queued()
         while entry != NULL:
-            if self.store.read(entry.seq, record):
+            if self.is_acked(entry.seq):
+                self.table.leave(entry)
+            elif self.store.read(entry.seq, record):
                 deliveries[0] = <uint32_t>max(entry.redeliveries + 2, 1)
                 return FOUND_AGAIN
-            self.end_entry(entry, ENDED_REMOVED, REMOVED_REASON)
+            elif self.stale is not None and not self.stale.is_over:
+                self.table.settle(entry)
+            else:
+                self.end_entry(entry, ENDED_REMOVED, REMOVED_REASON)
             entry = self.table.next_queued()
         return FOUND_NOTHING
 
@@ -719,28 +746,12 @@ cdef class ConsumerCore(Sink):
 
     def purged(self, uint64_t first_seq, uint64_t last_seq, bint is_wider):
         """Messages went by a purge; `first_seq` is the first that may be left, 0: none is."""
-        cdef Entry* entry
-        cdef uint32_t number
         if first_seq == 0 and not is_wider:
             first_seq = last_seq + 1
         if self.next_seq < first_seq:
             self.next_seq = self.search_seq = first_seq
             self.drop_skipped()
-        for number in range(1, self.table.top):
-            entry = &self.table.entries[number]
-            if entry.seq and (entry.seq < first_seq or not self.store.spans.slot(entry.seq)):
-                self.acked_wall_ns = self.hub.now_ns + self.hub.wall_offset_ns
-                self.table.settle(entry)
-                if self.table.known == 0:
-                    break
-        if self.floor_seq + 1 < first_seq:
-            self.floor_seq = first_seq - 1
-        entry = self.table.oldest()
-        if entry == NULL:
-            self.floor_consumer_seq = self.next_consumer_seq - 1
-            self.floor_seq = max(self.next_seq - 1, self.floor_seq)
-            self.delivered_seq = max(self.delivered_seq, self.floor_seq)
-        self.note_moved()
+        settle_stale(self, first_seq)
         self.recount()
         self.wake()
 

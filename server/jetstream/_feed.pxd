@@ -7,6 +7,7 @@ from server.jetstream._consumer cimport ConsumerCore
 from server.jetstream._hub cimport ConsumerHub
 from server.jetstream._ingest cimport StreamSink
 from server.jetstream._kinds cimport Retention
+from server.jetstream._sweeps cimport UnwantedSweep
 from storage._store cimport StoreEvents, StreamStore
 
 
@@ -22,6 +23,9 @@ cdef class StreamFeed(StoreEvents):
     cdef readonly Sublist interest      # of the consumers; `>` of those without filter
     cdef readonly dict cores            # in the order in which they came; no values
     cdef uint32_t filtered              # how many of them have filters
+    cdef UnwantedSweep unwanted         # the last one; None: there was none
+    cdef readonly bint is_closed
+    cdef public bint is_purging         # who is concerned is told when the purge is over
 
     cdef int count_for(
         self, ConsumerCore core, uint64_t lowest, uint64_t last, uint64_t count

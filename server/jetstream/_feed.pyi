@@ -32,5 +32,12 @@ class StreamFeed:
         """One of them has filters now, or has none any more."""
     def appended(self, first: int, last: int) -> None:
         """These became durable."""
-    def remove_unwanted(self, first: int, last: int) -> int:
-        """Messages in this range that no consumer waits for go; how many."""
+    is_closed: bool
+    is_purging: bool
+    """Set while messages are purged: consumers are told by `ConsumerCore.purged` afterwards."""
+    def remove_unwanted(self, first: int, last: int) -> None:
+        """Messages in this range that no consumer waits for go, in slices, the first one now."""
+    @property
+    def is_sweeping(self) -> bool: ...
+    def close(self) -> None:
+        """The stream is: nothing more is removed from it."""

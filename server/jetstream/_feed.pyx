@@ -14,6 +14,7 @@ from server.jetstream._consumer cimport ConsumerCore
 from server.jetstream._hub cimport ConsumerHub
 from server.jetstream._ingest cimport StreamSink
 from server.jetstream._kinds cimport KEEP_BY_INTEREST, KEEP_BY_LIMITS, KEEP_UNTIL_ACKED
+from server.jetstream._sweeps cimport UnwantedSweep
 from storage._index cimport SUBJECT_ID_MASK
 from storage._store cimport StoreEvents, StreamStore
 
@@ -114,7 +115,7 @@ cdef class StreamFeed(StoreEvents):
         cdef MatchResult* result
         cdef ConsumerCore core
         cdef uint32_t i
-        if seq > self.durable_seq:
+        if seq > self.durable_seq or self.is_purging:
             return 0
         if self.filtered == 0:
             for core in self.cores:
@@ -164,13 +165,20 @@ cdef class StreamFeed(StoreEvents):
         return 0
 
     def remove_unwanted(self, uint64_t first, uint64_t last):
-        """Messages in this range that no consumer waits for go; how many."""
-        cdef uint64_t seq = self.store.spans.next_live(max(first, self.store.first_seq))
-        cdef uint64_t count = 0
+        """Messages in this range that no consumer waits for go, the first of them now."""
         last = min(last, self.durable_seq)
-        while seq and seq <= last:
-            if not self.is_wanted(seq, None):
-                self.remove(seq)
-                count += 1
-            seq = self.store.spans.next_live(seq + 1)
-        return count
+        if self.unwanted is not None and not self.unwanted.is_over:
+            first = min(first, self.unwanted.at)
+            self.unwanted.last = max(last, self.unwanted.last)
+            self.unwanted.at = first
+            return
+        self.unwanted = UnwantedSweep(self, first, last)
+        self.unwanted.begin()
+
+    @property
+    def is_sweeping(self):
+        """Whether messages may be there that nobody waits for."""
+        return self.unwanted is not None and not self.unwanted.is_over
+
+    def close(self):
+        self.is_closed = True

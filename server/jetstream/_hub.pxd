@@ -30,11 +30,14 @@ cdef class ConsumerHub:
     cdef size_t room
     cdef public uint32_t messages_a_turn_max
     cdef public uint32_t messages_at_once_max
+    cdef public uint32_t swept_at_once_max  # a slice of a sweep ends here, or when its time is over
 
     cdef int64_t now(self) noexcept
     cdef char* reserve(self, size_t count) except NULL
     cdef int answer_when_kept(self, ConsumerCore core, bytes reply) except -1
     cdef int keep_one(self, ConsumerCore core, int64_t now_ns, int64_t wall_ns) except -1
     cdef int add_ready(self, ConsumerCore core) except -1
+    # Whether anybody wants to know of an event of this consumer.
+    cdef bint is_heard(self, ConsumerCore core, bytes event) except -1
     cdef int tell(self, object call, tuple arguments) except -1
     cdef AckSink acks_of(self, Account account)

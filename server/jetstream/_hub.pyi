@@ -12,6 +12,8 @@ class ConsumerHub:
     domain: str
     messages_a_turn_max: int
     messages_at_once_max: int
+    swept_at_once_max: int
+    """A slice of a sweep ends after so many, or when its time is over."""
     def __init__(self, broker: Broker, domain: str = "") -> None: ...
     def run(self) -> None:
         """The phase: each consumer that is ready gets its share, in turn."""

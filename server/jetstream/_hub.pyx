@@ -38,6 +38,7 @@ cdef class ConsumerHub:
         self.dormant = set()
         self.messages_a_turn_max = 2048
         self.messages_at_once_max = 256
+        self.swept_at_once_max = 4096
         self.wall_offset_ns = broker.wall() - self.now()
         self.phase = broker.turn.phase(CONSUMER_PHASE, self.run)
         self.keeping = broker.turn.phase(KEEPING_PHASE, self.keep_all)
@@ -74,6 +75,10 @@ cdef class ConsumerHub:
         self.told.append((call, arguments))
         self.phase.mark()
         return 0
+
+    cdef bint is_heard(self, ConsumerCore core, bytes event) except -1:
+        cdef bytes subject = b"$JS.EVENT.ADVISORY.CONSUMER." + event + b"." + core.ack_key
+        return core.account.sublist.has_interest(subject, len(subject))
 
     cdef AckSink acks_of(self, Account account):
         cdef AckSink found = self.ack_sinks.get(account.name)

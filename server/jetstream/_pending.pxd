@@ -72,4 +72,5 @@ cdef class PendingTable:
     cdef void link_newest(self, uint32_t number) noexcept nogil
     cdef void unlink_order(self, Entry* entry) noexcept nogil
     cdef void leave(self, Entry* entry) noexcept nogil
+    cdef void leave_slot(self, Entry* entry) noexcept nogil
     cdef void time(self, Entry* entry, int64_t due_ns) noexcept nogil

@@ -211,15 +211,21 @@ cdef class PendingTable:
                 self.queue_tail = entry.prev
             self.queued -= 1
         elif entry.flags & TIMED:
-            if entry.prev:
-                self.entries[entry.prev].next = entry.next
-            else:
-                self.slots[entry.slot] = entry.next
-                if entry.next == 0:
-                    self.used_slots[entry.slot >> 6] &= ~(<uint64_t>1 << (entry.slot & 63))
-            if entry.next:
-                self.entries[entry.next].prev = entry.prev
+            self.leave_slot(entry)
         entry.flags &= ~(QUEUED | TIMED)
+
+    cdef void leave_slot(self, Entry* entry) noexcept nogil:
+        """The first of a slot knows its last one as `prev`."""
+        cdef uint32_t first = self.slots[entry.slot]
+        if &self.entries[first] != entry:
+            self.entries[entry.prev].next = entry.next
+            self.entries[entry.next if entry.next else first].prev = entry.prev
+            return
+        self.slots[entry.slot] = entry.next
+        if entry.next:
+            self.entries[entry.next].prev = entry.prev
+        else:
+            self.used_slots[entry.slot >> 6] &= ~(<uint64_t>1 << (entry.slot & 63))
 
     cdef void requeue(self, Entry* entry) noexcept nogil:
         """To the end of the queue, unless it is in it already."""
@@ -247,6 +253,7 @@ cdef class PendingTable:
     cdef void time(self, Entry* entry, int64_t due_ns) noexcept nogil:
         cdef uint32_t number = <uint32_t>(entry - self.entries)
         cdef int64_t tick = due_ns >> self.shift
+        cdef uint32_t first
         cdef uint8_t slot
         entry.due_ns = due_ns
         if tick <= self.tick:
@@ -254,11 +261,14 @@ cdef class PendingTable:
         slot = <uint8_t>(tick & (SLOTS - 1))
         entry.flags |= TIMED
         entry.slot = slot
-        entry.prev = 0
-        entry.next = self.slots[slot]
-        if entry.next:
-            self.entries[entry.next].prev = number
-        self.slots[slot] = number
+        entry.next = 0
+        first = self.slots[slot]
+        if first:
+            entry.prev = self.entries[first].prev
+            self.entries[entry.prev].next = number
+            self.entries[first].prev = number
+        else:
+            self.slots[slot] = entry.prev = number
         self.used_slots[slot >> 6] |= <uint64_t>1 << (slot & 63)
 
     cdef uint32_t take_due(self, int64_t now_ns, uint64_t* out, uint32_t limit) noexcept nogil:

@@ -94,7 +94,7 @@ cdef class CommonFlow(Flow):
         return core.hub.tell(self.on_sampled, (seq, consumer_seq, deliveries, max(took_ns, 0)))
 
     cdef int bury(self, uint64_t seq, uint32_t deliveries, Ending why, str reason) except -1:
-        """The message as it is now: it may be gone when it is told of."""
+        """At once: no state that says it is given up may be kept before its letter."""
         cdef Record record
         if not self.core.store.read(seq, &record):
             return 0
@@ -108,7 +108,11 @@ cdef class CommonFlow(Flow):
             "max_deliveries" if why == ENDED_MAX_DELIVER else "terminated",
             reason,
         )
-        return self.core.hub.tell(self.on_dead, letter)
+        try:
+            self.on_dead(*letter)
+        except Exception as error:
+            self.core.hub.broker.hooks.log("error", f"A dead letter was not sent: {error!r}")
+        return 0
 
 
 cdef class PushFlow(CommonFlow):

@@ -186,6 +186,8 @@ class Stream:
             return
         self.engine.copiers.leave(self)
         self.closed = True
+        if self._feed is not None:
+            self._feed.close()
         if self.ingest is not None:
             self.ingest.close()
 
@@ -206,10 +208,19 @@ class Stream:
             if self._feed is not None:
                 self._feed.appended(self.durable_seq, self.durable_seq)
         else:
-            purged = self.store.purge(filters or None, seq, keep)
+            purged = self._purge_store(filters, seq, keep)
         self._removed()
         self._tell_purged(filters)
         return purged
+
+    def _purge_store(self, filters: str, seq: int, keep: int) -> int:
+        if self._feed is None:
+            return self.store.purge(filters or None, seq, keep)
+        self._feed.is_purging = True
+        try:
+            return self.store.purge(filters or None, seq, keep)
+        finally:
+            self._feed.is_purging = False
 
     def _tell_purged(self, filters: str) -> None:
         """Consumers of what was purged go on behind it."""

@@ -64,6 +64,8 @@ class SimWorld:
         self._directory = directory
         self._now_ns = 0
         self.warnings: list[str] = []
+        # What the client hears is thrown away.
+        self.is_deaf = False
         self._start()
 
     def _start(self) -> None:
@@ -140,10 +142,17 @@ class SimWorld:
         answer: dict[str, Any] = json.loads(found[-1].payload)
         return answer
 
+    def say_many(self, lines: bytes) -> None:
+        """Protocol lines of many messages."""
+        self._say(lines)
+        self.world.broker.turn.run()
+
     def _say(self, data: bytes) -> None:
         self._sort(self._client.say(data))
 
     def _sort(self, data: bytes) -> None:
+        if self.is_deaf:
+            return
         for heard in heard_in(data, self._labels):
             self.queues[heard.label].append(heard)
 

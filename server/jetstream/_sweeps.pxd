@@ -1,0 +1,53 @@
+# cython: language_level=3
+from libc.stdint cimport int64_t, uint32_t, uint64_t
+
+from server.jetstream._consumer cimport ConsumerCore
+from server.jetstream._feed cimport StreamFeed
+from server.jetstream._hub cimport ConsumerHub
+from server.jetstream._pending cimport Entry
+
+
+# Work over many messages. Subclasses say what one step is.
+cdef class Sweep:
+    cdef readonly ConsumerHub hub
+    cdef public object armed_ns
+    cdef readonly bint is_over
+
+    cdef int begin(self) except -1
+    cdef int slice(self) except -1
+    # Look at up to `most`; whether all is done.
+    cdef bint step(self, uint32_t most) except -1
+    cdef int finish(self) except -1
+
+
+# Entries whose messages a purge took.
+cdef class StaleSweep(Sweep):
+    cdef ConsumerCore core
+    cdef uint64_t first_seq
+    cdef uint32_t number                # of the entry that is next, in the order of delivery
+    cdef uint64_t seq                   # its sequence: it may be another one's by then
+    cdef bint in_order                  # those pending are looked through
+    cdef uint32_t at                    # then all numbers, for what is not pending
+
+    cdef void restart(self, uint64_t first_seq) noexcept
+    cdef bint is_stale(self, const Entry* entry) noexcept
+    cdef bint step_in_order(self, uint32_t most) except -1
+
+
+# Entries that one acknowledgement of all before it is done with.
+cdef class AckedSweep(Sweep):
+    cdef ConsumerCore core
+    cdef uint64_t seq
+
+
+# Messages of a stream that nobody waits for any more.
+cdef class UnwantedSweep(Sweep):
+    cdef StreamFeed feed
+    cdef uint64_t at
+    cdef uint64_t last
+
+
+# What is below `first_seq` or not in the stream is not pending any more.
+cdef int settle_stale(ConsumerCore core, uint64_t first_seq) except -1
+# Up to `most` of those acknowledged up to `seq` go; whether none is left.
+cdef bint end_oldest(ConsumerCore core, uint64_t seq, uint32_t most) except -1
