@@ -102,7 +102,7 @@ def latency(*, requesters: int, responders: int) -> Run:
 
 def request(port: int, subject: str, body: bytes) -> bytes:
     """One request over a connection of its own; the answer's payload."""
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as client:
         client.sendall(b'CONNECT {"verbose":false}\r\nSUB _INBOX.ask 1\r\n')
         client.sendall(f"PUB {subject} _INBOX.ask {len(body)}\r\n".encode() + body + b"\r\n")
         lines = client.makefile("rb")

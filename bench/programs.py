@@ -19,8 +19,8 @@ from bench.profile import Profiler
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = ROOT / ".venv" / "bin"
-START_TIMEOUT_S = 15.0
-STOP_TIMEOUT_S = 10.0
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
 LISTENING = re.compile(rb"Listening for client connections on [^\s]*:(\d+)")
 READY = b"Server is ready"
 
@@ -87,7 +87,7 @@ class Server:
         self.drain = threading.Thread(target=self._drain, daemon=True)
         try:
             self.port = self._await_ready(started + START_TIMEOUT_S)
-            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as client:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=30) as client:
                 client.recv(1)
         except BaseException:
             self.stop()

@@ -189,6 +189,14 @@ def save_findings(directory: DataDirectory, home: BlockHome) -> None:
         directory.checkpoint_now(home, True)
 
 
+def data_directory(path: Path) -> Path:
+    """Itself, or the one that a server keeps below what its -sd names."""
+    for place in (path, path / "jetstream" / "data", path / "data"):
+        if (place / "directory").exists():
+            return place
+    raise NotUsable(f"{path} is not a Martlet data directory: it has no `directory` file")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m storage", description=__doc__)
     parser.add_argument("action", choices=("inspect", "verify", "repair"))
@@ -197,10 +205,8 @@ def main() -> int:
     parser.add_argument("--key-file", type=Path, help="a file that holds the server's key")
     parser.add_argument("--yes", action="store_true", help="let repair write")
     arguments = parser.parse_args()
-    path: Path = arguments.directory
     try:
-        if not (path / "directory").exists():
-            raise NotUsable(f"{path} is not a Martlet data directory: it has no `directory` file")
+        path = data_directory(arguments.directory)
         os.close(take_lock(path))
         server = server_keys(arguments.key_file)
         if arguments.action == "inspect":

@@ -100,7 +100,7 @@ static struct stream_result against_child(struct stream_options options)
 void calibrate_run(int payload_bytes, double seconds)
 {
     struct stream_options options = {.subjects = 1, .payload_bytes = payload_bytes,
-                                     .seconds = seconds, .stall_ms = 5000};
+                                     .seconds = seconds, .stall_ms = 20000};
     options.publishers = 1;
     struct stream_result published = against_child(options);
     options.publishers = 0;

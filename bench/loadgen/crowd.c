@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { STALL_MS = 5000, EVENTS_PER_WAIT = 256, SUBJECTS_PER_BRANCH = 1000, PROBES = 1000 };
+enum { STALL_MS = 20000, EVENTS_PER_WAIT = 256, SUBJECTS_PER_BRANCH = 1000, PROBES = 1000 };
 
 enum member_state { WAITS_FOR_INFO, WAITS_FOR_PONG, CONNECTED };
 

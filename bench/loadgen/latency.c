@@ -13,7 +13,7 @@
 
 #include "histogram.h"
 
-enum { REPLY_TIMEOUT_MS = 5000, EVENTS_PER_WAIT = 64, SUBJECT_BYTES = 48 };
+enum { REPLY_TIMEOUT_MS = 20000, EVENTS_PER_WAIT = 64, SUBJECT_BYTES = 48 };
 
 struct side {
     bool requester;

@@ -50,7 +50,7 @@ static const char USAGE[] =
     "  --warmup F          the same load before, not counted [0.5]\n"
     "  --count N           stop after N messages of each publisher, N requests in all, or how many\n"
     "                      connections or subscriptions [stream, latency: 0, no such limit]\n"
-    "  --stall-ms N        stream: nothing moves for so long: messages are lost [5000]\n"
+    "  --stall-ms N        stream: nothing moves for so long: messages are lost [20000]\n"
     "  --publishers N      [1]\n"
     "  --subscribers N     [1]\n"
     "  --subjects N        publisher i and subscriber i use subject i modulo N [1]\n"
@@ -117,7 +117,7 @@ static struct arguments arguments_parse(int argc, char **argv)
     static struct arguments a = {.host = "127.0.0.1", .kind = "slow", .size = 16, .publishers = 1,
         .subscribers = 1, .subjects = 1, .requesters = 1, .responders = 1, .connections = 10, .in_flight = 1, .rate = 100,
         .batch = 500,
-        .at_once = 64, .bytes_per_ms = 32768, .stall_ms = 5000, .seconds = 2, .warmup = 0.5, .settle = 1};
+        .at_once = 64, .bytes_per_ms = 32768, .stall_ms = 20000, .seconds = 2, .warmup = 0.5, .settle = 1};
     const struct option_row rows[] = {
         {"host", TEXT, &a.host, 0, 0}, {"kind", TEXT, &a.kind, 0, 0},
         {"port", WHOLE, &a.port, 1, 65535}, {"server-pid", WHOLE, &a.server_pid, 0, 1e9},

@@ -58,6 +58,6 @@ def test_out_of_a_zip(tmp_path: Path) -> None:
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert (done.stdout, done.stderr) == ("100\n", "")

@@ -119,7 +119,7 @@ def test_the_command(root: Path, tmp_path: Path) -> None:
         [sys.executable, "-m", "pyspark_jetstream.cli", *words],
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

@@ -17,7 +17,7 @@ from pyspark_jetstream import export
 from pyspark_jetstream.directory import Directory
 from tests.analytics.stores import parsed
 from tests.analytics.test_export import exported, silent
-from tests.e2e.server import ServerProcess, wait_for
+from tests.e2e.server import WAIT_S, ServerProcess, wait_for
 
 PUBLISHED = 12_000
 DELETED_EVERY = 7
@@ -43,8 +43,8 @@ class Publisher:
             self.failed = error
 
     async def _run(self) -> None:
-        client = await nats.connect(self._url)
-        stream = client.jetstream()
+        client = await nats.connect(self._url, connect_timeout=WAIT_S)
+        stream = client.jetstream(timeout=WAIT_S)
         await stream.add_stream(StreamConfig(name="SOAK", subjects=["soak.>"]))
         rng, junk = random.Random(1), set()
         for first in range(0, PUBLISHED, BATCH):
@@ -52,7 +52,7 @@ class Publisher:
                 (PURGED_SUBJECT if at % 3 else f"soak.{at % KEPT_SUBJECTS}", b"%d" % at * 40)
                 for at in range(first, first + BATCH)
             ]
-            acks = await asyncio.gather(*(stream.publish(*one, timeout=20) for one in wanted))
+            acks = await asyncio.gather(*(stream.publish(*one, timeout=WAIT_S) for one in wanted))
             for ack, (subject, payload) in zip(acks, wanted, strict=True):
                 self.sent[ack.seq] = payload
                 if subject == PURGED_SUBJECT:
@@ -96,7 +96,7 @@ def beside(publisher: Publisher) -> threading.Thread:
 def test_exports_beside_a_live_server(server: ServerProcess, tmp_path: Path) -> None:
     publisher, root = Publisher(server.url), str(tmp_path / "tables")
     thread = beside(publisher)
-    wait_for(lambda: publisher.sent or publisher.failed, "the first messages", 20)
+    wait_for(lambda: publisher.sent or publisher.failed, "the first messages", 120)
     rounds = 0
     while thread.is_alive():
         export.to_parquet(parsed(tmp_path / "store"), root, silent)
@@ -110,9 +110,9 @@ def test_exports_beside_a_live_server(server: ServerProcess, tmp_path: Path) -> 
         last = max(set(publisher.sent) - publisher.deleted - publisher.purged)
         return exported(Path(root))[-1][1] >= last
 
-    wait_for(complete, "the last message in the tables", 20)
+    wait_for(complete, "the last message in the tables", 120)
     assert rounds > 1, "nothing was exported while messages came and went"
-    wait_for(lambda: compacted(tmp_path / "store"), "a compaction", 20)
+    wait_for(lambda: compacted(tmp_path / "store"), "a compaction", 120)
     publisher.check([(seq, payload) for _, seq, payload in exported(Path(root))])
 
 
@@ -121,7 +121,7 @@ def test_a_streaming_query_beside_a_live_server(
 ) -> None:
     publisher = Publisher(server.url)
     thread = beside(publisher)
-    wait_for(lambda: publisher.sent or publisher.failed, "the first messages", 20)
+    wait_for(lambda: publisher.sent or publisher.failed, "the first messages", 120)
     rows: list[tuple[int, bytes]] = []
 
     def take(frame: Any, _: int) -> None:
@@ -140,7 +140,7 @@ def test_a_streaming_query_beside_a_live_server(
         if publisher.failed is not None:
             raise publisher.failed
         last = max(set(publisher.sent) - publisher.deleted - publisher.purged)
-        wait_for(lambda: query.exception() or (rows and rows[-1][0] >= last), "the last row", 25)
+        wait_for(lambda: query.exception() or (rows and rows[-1][0] >= last), "the last row", 120)
         assert query.exception() is None
     finally:
         query.stop()

@@ -144,7 +144,7 @@ def drain(spark: Any, path: Path, checkpoint: Path, **options: str) -> list[list
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination(60)
+    query.awaitTermination(300)
     assert query.exception() is None
     return batches
 

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(not LOADGEN.exists(), reason="run `make loadgen`
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
     command = [str(LOADGEN), *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
 def stream(port: int, *more: object) -> subprocess.CompletedProcess[str]:

@@ -10,7 +10,7 @@ from storage.keys import ServerKeys
 
 def tool(*words: str) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-m", "storage", *words], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "storage", *words], capture_output=True, text=True, timeout=300
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -49,6 +49,12 @@ def test_not_a_data_directory(tmp_path: Path) -> None:
     code, words = tool("verify", str(tmp_path))
     assert (code, "not a Martlet data directory" in words) == (2, True)
     assert tool("--help")[0] == 0
+
+
+def test_the_directory_may_be_what_the_server_was_given(tmp_path: Path) -> None:
+    DataDirectory(tmp_path / "jetstream" / "data").close()
+    for given in (tmp_path, tmp_path / "jetstream", tmp_path / "jetstream" / "data"):
+        assert tool("inspect", str(given))[0] == 0
 
 
 def test_an_encrypted_directory(tmp_path: Path) -> None:

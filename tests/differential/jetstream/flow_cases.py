@@ -295,6 +295,9 @@ BODIES_OF_ACKS: dict[str, bytes] = {
 
 def ack_flows() -> Iterator[Flow]:
     """Each answer x policy x which of three deliveries; then what a second pull gets."""
+    request = {"batch": 5, "no_wait": True}
+    later: Steps = (Pull("y", request | {"expires": 150 * MS}), Rest(170))
+    at_once: Steps = (Pull("y", request | LONG), Rest())
     for (name, body), policy, seq in product(
         BODIES_OF_ACKS.items(), ("all", "explicit"), (1, 2, 3)
     ):
@@ -306,8 +309,7 @@ def ack_flows() -> Iterator[Flow]:
             Rest(),
             Ack(seq, body),
             INFO,
-            Pull("y", {"batch": 5, "no_wait": True, "expires": 150 * MS}),
-            Rest(170 if "nak" in name else 0),
+            *(later if "nak" in name else at_once),
             INFO,
         )
         yield Flow(f"answer {name} to {seq}, ack {policy}", steps, timed=True)
@@ -411,11 +413,13 @@ def redelivery_flows() -> Iterator[Flow]:
     for policy in ("all", "explicit"):
         waits = consumer(ACKS[policy], ack_wait=150 * MS)
         base: Steps = (*few(3), waits, Pull("x", b"3"), Take("x", 3))
-        again = Pull("y", LONG | {"batch": 10})
+        # Asked for no more than what comes once: nothing may come again while INFO is read.
+        again = Pull("y", LONG | {"batch": 3})
+        left = 2 if policy == "explicit" else 1
         yield Flow(f"ack wait over, ack {policy}", (*base, again, Take("y", 3, 90), INFO), True)
         yield Flow(
             f"ack wait over but one, ack {policy}",
-            (*base, Ack(2), again, Take("y", 2 if policy == "explicit" else 1, 100), INFO),
+            (*base, Ack(2), Pull("y", LONG | {"batch": left}), Take("y", left, 100), INFO),
             True,
         )
         yield Flow(
