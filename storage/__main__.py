@@ -18,12 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from storage._blockhome import BlockHome
+from storage._codec import checksum
 from storage._directory import DataDirectory
 from storage._replay import Replay
-from storage.fs import NotUsable, take_lock
+from storage.fs import NotUsable, read_if_there, take_lock
 from storage.identity import read_identity
 from storage.keys import DirectoryKeys, KeyProblem, ServerKeys
-from storage.meta import decode_meta, unlock
+from storage.meta import decode_meta, trouble_of, unlock
 
 SOUND, DAMAGED, UNUSABLE = 0, 1, 2
 KEY_VARIABLE = "MARTLET_ENCRYPTION_KEY"
@@ -68,6 +69,21 @@ def is_framed(block: Path) -> bool:
         return file.read(12)[10:11] == b"\1"
 
 
+def damaged_files(path: Path) -> list[str]:
+    """Sentences about metas and states that do not hold: a start is content with one state of two."""
+    found = []
+    for folder in sorted((path / "streams").iterdir()):
+        meta = decode_meta(content := read_if_there(folder / "meta"))
+        if meta is None:
+            found.append(f"{folder}/meta {trouble_of(content)}")
+            continue
+        for state in sorted(folder.glob("state.[ab]")):
+            content = state.read_bytes()
+            if checksum(content[:-8], meta.salt) != int.from_bytes(content[-8:], "little"):
+                found.append(f"{state}: does not hold")
+    return found
+
+
 def describe_files(path: Path, server: ServerKeys | None) -> dict[str, Any]:
     """What is there, without changing or recovering anything."""
     identity, salt = read_identity(path)
@@ -80,7 +96,8 @@ def describe_files(path: Path, server: ServerKeys | None) -> dict[str, Any]:
         "identity": identity.hex(),
         "log_segments": len(log.paths),
         "log_frames": log.count,
-        "log_damage": [f"{name} at {offset}: {what}" for name, offset, what in log.damage],
+        "damage": [f"{name} at {offset}: {what}" for name, offset, what in log.damage]
+        + damaged_files(path),
         "streams": streams,
     }
 
@@ -103,14 +120,14 @@ def inspect(path: Path, as_json: bool, server: ServerKeys | None) -> int:
     found = describe_files(path, server)
     if as_json:
         print(json.dumps(found, indent=2))
-        return DAMAGED if found["log_damage"] else SOUND
+        return DAMAGED if found["damage"] else SOUND
     print(f"{path}: identity {found['identity']}")
     print(f"log: {found['log_segments']} segments, {found['log_frames']} frames to replay")
-    for sentence in found["log_damage"]:
+    for sentence in found["damage"]:
         print(f"  damaged: {sentence}")
     for stream in found["streams"]:
         print(stream_line(stream))
-    return DAMAGED if found["log_damage"] else SOUND
+    return DAMAGED if found["damage"] else SOUND
 
 
 def check_streams(directory: DataDirectory) -> dict[str, Any]:
@@ -157,12 +174,15 @@ def report(found: dict[str, Any], as_json: bool) -> int:
 def verify(path: Path, as_json: bool, server: ServerKeys | None) -> int:
     """Recover a copy and read all of it: the directory itself stays as it is."""
     read_identity(path)
+    seen = damaged_files(path)
     with tempfile.TemporaryDirectory(prefix="martlet-verify-", dir=path.parent) as folder:
         copy = Path(folder, "copy")
         shutil.copytree(path, copy, ignore=shutil.ignore_patterns("*.free", "lock"))
         directory = DataDirectory(copy, keys=server)
         try:
-            return report(check_streams(directory), as_json)
+            found = check_streams(directory)
+            found["damage"] += seen
+            return report(found, as_json)
         finally:
             directory.close(clean=False)
 
@@ -173,19 +193,21 @@ def repair(path: Path, as_json: bool, sure: bool, server: ServerKeys | None) -> 
         print("repair writes to the directory: `verify` says what it would lose; then add --yes")
         return UNUSABLE
     read_identity(path)
+    seen = damaged_files(path)
     directory = DataDirectory(path, keys=server)
     try:
         found = check_streams(directory)
+        found["damage"] += seen
         for home in directory.homes.values():
-            save_findings(directory, home)
+            save_findings(directory, home, seen)
     finally:
         directory.close()
     return report(found, as_json)
 
 
-def save_findings(directory: DataDirectory, home: BlockHome) -> None:
+def save_findings(directory: DataDirectory, home: BlockHome, seen: list[str]) -> None:
     """What was found lost goes into the stream's state, so that it is reported from now on."""
-    if home.lost:
+    if home.lost or home.damage or any(name.startswith(home.path) for name in seen):
         directory.checkpoint_now(home, True)
 
 

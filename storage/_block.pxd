@@ -19,6 +19,7 @@ cdef enum:
     BLOCK_GONE = 128        # in memory only: removed, its jobs may still be under way
     BLOCK_SWAPPING = 512    # in memory only: a framed file is about to replace this one
     BLOCK_REWRITING = 64    # in memory only: a compaction is under way
+    BLOCK_BAD_HEAD = 1024   # in memory only: the header does not hold, the records may
 
 
 # The file behind a block that is written to. Only the block thread touches fd and the list.
@@ -145,4 +146,5 @@ cdef void store_trailer(char* out, const Block* block, uint64_t group, uint32_t 
 cdef int load_trailer(const char* data, size_t size, uint64_t group, uint64_t salt, Block* out,
                       uint32_t* index_start) noexcept nogil
 cdef bint check_head(const char* data, size_t size, uint64_t group, uint64_t number) noexcept nogil
+cdef bint head_is_whole(const char* data, size_t size) noexcept nogil
 cdef void free_block(Block* block) noexcept

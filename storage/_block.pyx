@@ -185,7 +185,7 @@ cdef void store_row(char* out, const Block* block) noexcept nogil:
     store32(out + 52, block.messages)
     store32(out + 56, block.dead)
     store32(out + 60, block.generation)
-    store32(out + 64, block.flags & ~<uint32_t>(BLOCK_HAS_DEAD | BLOCK_REWRITING | BLOCK_SWAPPING) | (
+    store32(out + 64, block.flags & ~<uint32_t>(BLOCK_HAS_DEAD | BLOCK_REWRITING | BLOCK_SWAPPING | BLOCK_BAD_HEAD) | (
         BLOCK_HAS_DEAD if block.dead_bits != NULL and block.dead else 0))
     store32(out + 68, block.skips)
     store64(out + 72, block.counted)
@@ -285,6 +285,11 @@ cdef bint check_head(const char* data, size_t size, uint64_t group, uint64_t num
     return (size >= BLOCK_HEAD and memcmp(data, b"MARTBLK1", 8) == 0 and 1 <= load16(data + 8) <= 2
             and load64(data + 16) == group and load64(data + 24) == number
             and xxh64(data, 56, 0) == load64(data + 56))
+
+
+cdef bint head_is_whole(const char* data, size_t size) noexcept nogil:
+    """Did somebody write this header, whosever it is?"""
+    return size < BLOCK_HEAD or xxh64(data, 56, 0) == load64(data + 56)
 
 
 cdef void free_block(Block* block) noexcept:

@@ -14,7 +14,7 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memmove, memset, strcmp, strdup
 
 from storage._block cimport (
-    BLOCK_CUT, BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SPARSE,
+    BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SPARSE,
     BLOCK_SWAPPING, BLOCK_UNREADABLE, JOB_CHECKPOINT, JOB_COMPACT, JOB_ERASE, JOB_FRAME, JOB_REMOVE, JOB_SEAL,
     JOB_SPLICE, add_slot, close_block_file, find_slot, free_block,
     free_block_file, new_block_file, run_erase, run_remove, slot_at_or_after, takes_slot, write_through)
@@ -462,8 +462,8 @@ cdef class BlockHome(FramingTable):
         if self.codec or block.flags & BLOCK_FRAMED:
             self.shop.to_frame.append((self, number))
             return 0
-        if self.rewritable(block) == 0 or self.need_index(block) == 0 or block.index_owned:
-            return 0            # where its footer does not hold: leave the evidence
+        if self.rewritable(block) == 0 or self.need_index(block) == 0 or block.index_owned or block.flags & BLOCK_BAD_HEAD:
+            return 0            # where its header or footer does not hold: leave the evidence
         block.flags |= BLOCK_REWRITING
         self.rewrites += 1
         job = new_job(JOB_COMPACT, self)

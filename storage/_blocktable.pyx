@@ -14,8 +14,8 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memmove, memset
 
 from storage._block cimport (
-    BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, TRAILER_SIZE,
-    add_slot, begin_scan, check_head, close_block_file, fill_hole, find_slot, free_block, free_block_file, load_trailer, slot_at_or_after)
+    BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, TRAILER_SIZE,
+    add_slot, begin_scan, check_head, head_is_whole, close_block_file, fill_hole, find_slot, free_block, free_block_file, load_trailer, slot_at_or_after)
 from storage._codec cimport (
     KIND_ERASED, KIND_MESSAGE, RECORD_FIXED, check_record, file_counted_size, load16, load32, load64, view_record)
 from storage._cipher cimport decrypt_record
@@ -113,14 +113,16 @@ cdef class BlockTable(JobOwner):
         except FileNotFoundError:
             file = None
         if file is None or not check_head(file.data, file.size, self.group, block.number):
-            block.flags |= BLOCK_UNREADABLE
-            if not self.replaying:
-                self.note_unreadable(block)
-            return 0
+            if file is None or head_is_whole(file.data, file.size):
+                block.flags |= BLOCK_UNREADABLE
+                if not self.replaying:
+                    self.note_unreadable(block)
+                return 0
+            block.flags |= BLOCK_BAD_HEAD       # each record says itself whether it holds
+            self.note_lost(1, 0, f"{path}: header does not hold")
         Py_INCREF(file)
         block.map = <PyObject*>file
-        block.data = file.data
-        block.data_size = file.size
+        block.data, block.data_size = file.data, file.size
         self.shop.maps_open += 1
         return 1
 
@@ -133,9 +135,7 @@ cdef class BlockTable(JobOwner):
         if block.map == NULL:
             return
         Py_XDECREF(block.map)
-        block.map = NULL
-        block.data = NULL
-        block.data_size = 0
+        block.map, block.data, block.data_size = NULL, NULL, 0
         self.shop.maps_open -= 1
         if not block.index_owned:
             block.offsets = block.deltas = block.frame_table = NULL
@@ -190,7 +190,7 @@ cdef class BlockTable(JobOwner):
         cdef uint64_t next_seq = block.first_seq
         cdef bint bad = False
         begin_scan(block, &fresh)
-        if load16(block.data + 10) & 1:
+        if load16(block.data + 10) & 1 if not block.flags & BLOCK_BAD_HEAD else block.flags & BLOCK_FRAMED:
             block.flags |= BLOCK_FRAMED
             self.scan_frames(block, &fresh, &hole, &hole_seq)
             next_seq = block.last_seq + 1
@@ -461,8 +461,7 @@ cdef class BlockTable(JobOwner):
             mapped = block.map != NULL
             if block.offsets == NULL and self.need_index(block) == 0:
                 continue
-            if self.locked and block.flags & BLOCK_FRAMED:
-                self.check_frames(block)
+            if self.locked and block.flags & BLOCK_FRAMED and self.check_frames(block) == 0:
                 continue
             for slot in range(slot_at_or_after(block, first), block.slots):
                 if block.offsets[slot] == 0 or is_dead(block, <uint32_t>slot):

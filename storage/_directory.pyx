@@ -167,7 +167,7 @@ cdef class DataDirectory:
                 self.next_group = max(self.next_group, found.frames[index].group + 1)
         self.block_disk = DiskThread(self.files, False)
         for home in everyone.values():
-            end_replay(home)
+            end_replay(home, self.durable)
             if home.log_group.index != home.checkpoint_index or home.touched or home.damage or self.scrub_log:
                 self.checkpoint_now(home, False)
         self.shop.touched.clear()
@@ -187,9 +187,15 @@ cdef class DataDirectory:
             raise OSError(-result, os.strerror(-result), home.path)
 
     def begin_log(self, found: Replay) -> None:
-        """Nothing in the old segments is needed; they may hold what was erased since. The threads start."""
+        """Nothing in the old segments is needed; they may hold what was erased since. The threads start.
+
+        Only what a stream has in them whose meta does not hold: it may be put back.
+        """
         free_max = max(2, self.log_bytes_max // self.segment_size)
-        old = [*found.paths, *map(str, Path(self.path, "log").glob("*.free"))]
+        there = {int(folder.name, 16) for folder in Path(self.path, "streams").iterdir()}
+        kept = found.segments_of(there - self.homes.keys() - self.locked.keys())
+        self.damage.extend(f"{name}: kept for a stream that is not loaded" for name in kept)
+        old = [*(set(found.paths) - set(kept)), *map(str, Path(self.path, "log").glob("*.free"))]
         for name in old:
             os.unlink(name)
         if old:

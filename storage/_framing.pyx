@@ -13,7 +13,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport strcmp, strdup
 
 from storage._block cimport (
-    BLOCK_CUT, BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_GONE, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SWAPPING,
+    BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_GONE, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SWAPPING,
     BLOCK_UNREADABLE, JOB_ERASE, BlockJob, find_slot, run_erase)
 from storage._blocktable cimport new_job
 from storage._codec cimport erase_record, load32, load64
@@ -82,7 +82,8 @@ cdef class FramingTable(BlockTable):
                 self.wait_for_checkpoint(number)
             return None
         mostly_dead = block.dead > block.messages // 2
-        if not (self.wants_frames(block) or mostly_dead) or self.need_index(block) == 0 or block.index_owned:
+        if not (self.wants_frames(block) or mostly_dead) or self.need_index(block) == 0 or (
+                block.index_owned or block.flags & BLOCK_BAD_HEAD):
             return None
         block.flags |= BLOCK_REWRITING
         self.rewrites += 1

@@ -79,14 +79,15 @@ cdef object state_of(StreamStore store, bint deleted, uint64_t last_seq):
 
 
 cdef object lost_of(StreamStore store):
-    """What the home found damaged so far and is not below the first message; None: nothing."""
+    """What the home found damaged so far and nobody has removed since; None: nothing."""
     cdef object ranges = getattr(store.home, "lost", None)
     if not ranges:
         return None
     found = SequenceSet()
+    floor = store.home.floor    # not the first message: that is behind what is lost in front of it
     for first, last in ranges:
-        if last >= store.first_seq and first <= store.last_seq:
-            found.add_range(max(first, store.first_seq), min(last, store.last_seq))
+        if last >= floor and first <= store.last_seq:
+            found.add_range(max(first, floor), min(last, store.last_seq))
     return LostData(found) if found else None
 
 

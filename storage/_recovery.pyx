@@ -353,7 +353,7 @@ cdef uint64_t live_between(BlockHome home, uint64_t first, uint64_t last) except
     return live
 
 
-cdef int salvage(BlockHome home) except -1:
+cdef int salvage(BlockHome home, uint64_t* taken=NULL) except -1:
     """Records that reached their block although the log does not hold them any more."""
     cdef Record record
     cdef Block* block
@@ -379,6 +379,8 @@ cdef int salvage(BlockHome home) except -1:
                 return 0
             home.seal_active()
             continue
+        if taken != NULL:
+            taken[0] += 1
         home.place(&record, size, at, load64(at + size - 8))
         if home.indexer is not None and home.show(at, &record):
             home.indexer.index(&record)
@@ -408,11 +410,17 @@ cdef int drop_empty_blocks(BlockHome home) except -1:
     return 0
 
 
-cdef int end_replay(BlockHome home) except -1:
-    """The log is through: what is still missing now is lost."""
+cdef int end_replay(BlockHome home, bint durable) except -1:
+    """The log is through: what is still missing now is lost.
+
+    When every ack is durable a block never has more than the log had: if so, the log is damaged.
+    """
     cdef size_t index
-    if not home.torn:
-        salvage(home)
+    cdef uint64_t taken = 0
+    if durable or not home.torn:
+        salvage(home, &taken)
+    if taken and durable:
+        home.damage.append(f"{home.path}: the log's end does not hold, {taken} records taken from the block")
     drop_empty_blocks(home)
     home.replaying = False
     home.erased = None

@@ -140,6 +140,13 @@ cdef class Replay:
             out.setdefault(frame.group, 0 if frame.after_damage == 1 and frame.index != 1 else frame.index)
         return out
 
+    def segments_of(self, groups) -> list:
+        """The files with frames of these groups."""
+        cdef size_t index
+        numbers = {self.frames[index].position >> 32 for index in range(self.count)
+                   if self.frames[index].group in groups}
+        return [path for path in self.paths if int(Path(path).stem, 16) in numbers]
+
     def mend(self, salts: dict) -> None:
         """Put frames together again whose scrub was torn; `salts` is by group. Then `judge`."""
         cdef FileMap file

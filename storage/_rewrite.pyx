@@ -17,7 +17,7 @@ from libc.string cimport memcpy, memset, strdup, strlen
 
 from storage._block cimport (
     BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, JOB_FRAME, JOB_SPLICE, TRAILER_SIZE, BlockJob,
-    store_trailer)
+    head_is_whole, store_trailer)
 from storage._blocktable cimport BlockTable, dead_bytes, new_job
 from storage._cipher cimport CIPHER_ROOM, decrypt_record
 from storage._codec cimport (
@@ -436,8 +436,9 @@ cdef int write_spliced(const BlockJob* work, const FileCalls* calls, int fd, con
     if footer == NULL:
         return result
     memcpy(head, old, BLOCK_HEAD)
-    store32(head + 12, load32(head + 12) + 1)
-    store64(head + 56, xxh64(head, 56, 0))
+    if head_is_whole(old, size):        # else it stays the damaged header that it is
+        store32(head + 12, load32(head + 12) + 1)
+        store64(head + 56, xxh64(head, 56, 0))
     memcpy(footer, old + footer_at, size - footer_at)
     move_footer(footer, size - footer_at, row, by, work.salt)
     result = calls.write(calls.context, fd, head, BLOCK_HEAD, 0)

@@ -95,7 +95,8 @@ def decode_meta(content: bytes) -> StreamMeta | None:
 def trouble_of(content: bytes) -> str:
     """Why `decode_meta` answers None."""
     version = int.from_bytes(content[8:10], "little")
-    if content[:8] == MAGIC and version > META_VERSION:
+    holds = checksum(content[:-8]) == int.from_bytes(content[-8:], "little")
+    if content[:8] == MAGIC and version > META_VERSION and holds:
         return f"is of a newer version ({version})"
     return "does not hold"
 

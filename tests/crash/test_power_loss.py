@@ -1,5 +1,6 @@
 """Stop at every n-th sync, lose what was not synced, open again, compare with what was acked."""
 
+import hashlib
 import os
 import random
 import shutil
@@ -7,6 +8,8 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+
+import storage.keys
 
 from storage._directory import DataDirectory
 from tests.crash.faulty import FaultyFiles
@@ -54,6 +57,16 @@ def check(
         finally:
             directory.close(clean=attempt == 1)
         check_erased(path, models, f"{where}, open {attempt}")
+
+
+@pytest.fixture(autouse=True)
+def _keys_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each directory has a key of its own, and scrypt is slow on purpose."""
+
+    def quick_key(text: str, identity: bytes) -> bytes:
+        return hashlib.sha512(text.encode() + identity).digest()
+
+    monkeypatch.setattr(storage.keys, "master_key", quick_key)
 
 
 WAYS = [
