@@ -70,7 +70,7 @@ def is_framed(block: Path) -> bool:
 
 
 def damaged_files(path: Path) -> list[str]:
-    """Sentences about metas and states that do not hold: a start is content with one state of two."""
+    """About metas and states that do not hold: a start is content with one state of the two."""
     found = []
     for folder in sorted((path / "streams").iterdir()):
         meta = decode_meta(content := read_if_there(folder / "meta"))

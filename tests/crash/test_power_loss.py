@@ -10,7 +10,6 @@ from unittest.mock import patch
 import pytest
 
 import storage.keys
-
 from storage._directory import DataDirectory
 from tests.crash.faulty import FaultyFiles
 from tests.crash.workload import TINY, VARIANTS, StreamModel, run
