@@ -187,10 +187,8 @@ cdef class DataDirectory:
             raise OSError(-result, os.strerror(-result), home.path)
 
     def begin_log(self, found: Replay) -> None:
-        """Nothing in the old segments is needed; they may hold what was erased since. The threads start.
-
-        Only what a stream has in them whose meta does not hold: it may be put back.
-        """
+        """Nothing in the old segments is needed, and they may hold what was erased since. The threads start.
+        Kept is what they have of a stream whose meta does not hold: it may be put back."""
         free_max = max(2, self.log_bytes_max // self.segment_size)
         there = {int(folder.name, 16) for folder in Path(self.path, "streams").iterdir()}
         kept = found.segments_of(there - self.homes.keys() - self.locked.keys())
