@@ -494,7 +494,8 @@ cdef class BlockHome(FramingTable):
             return 0
         died = []
         for slot in range(block.slots):
-            if is_dead(block, slot) and not start[slot >> 3] & (1 << (slot & 7)):
+            # A cut block has fewer slots than its new file, so that the dead bits are not taken over.
+            if is_dead(block, slot) and (block.flags & BLOCK_CUT or not start[slot >> 3] & (1 << (slot & 7))):
                 died.append(block.first_seq + (block.deltas[slot] if block.deltas != NULL else slot))
         self.retire_map(block)
         self.adopt_footer(block, &job.seal)

@@ -242,6 +242,30 @@ def test_damage_is_found_and_nothing_else_lost(tmp_path: Path, where: str) -> No
     directory.close()
 
 
+@pytest.mark.parametrize("steps", range(8))
+def test_a_cut_while_the_block_is_rewritten_brings_nothing_back(tmp_path: Path, steps: int) -> None:
+    """Whatever the rewriting has come to when the cut comes."""
+    directory = opened(tmp_path, threaded=False)
+    home = directory.create_stream({"name": "S"})
+    home.append_many([message(seq) for seq in range(1, 1001)])
+    directory.wait(directory.commit())
+    last = home.describe_blocks()[0]["last"]
+    for seq in (3, 4, last - 40):
+        assert home.delete(seq)
+    for _ in range(steps):
+        directory.commit()
+        directory.poll()
+        directory.maintain()
+    home.cut(last - 10)
+    directory.wait_rewritten()
+    wanted = [seq for seq in range(1, last - 9) if seq not in (3, 4, last - 40)]
+    assert [entry[0] for entry in home.get_all()] == wanted
+    directory.close()
+    directory = opened(tmp_path, threaded=False)
+    assert [entry[0] for entry in directory.homes[1].get_all()] == wanted
+    directory.close()
+
+
 def test_incompressible_and_large_records(tmp_path: Path) -> None:
     import random
 

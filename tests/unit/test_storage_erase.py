@@ -12,11 +12,16 @@ SEGMENT = 8 << 10
 
 
 def holders(path: Path, secret: bytes) -> list[str]:
-    return [
-        str(file.relative_to(path))
-        for file in path.rglob("*")
-        if file.is_file() and secret in file.read_bytes()
-    ]
+    """Read again from the start when the disk's thread renamed a segment meanwhile."""
+    while True:
+        try:
+            return [
+                str(file.relative_to(path))
+                for file in path.rglob("*")
+                if file.is_file() and secret in file.read_bytes()
+            ]
+        except FileNotFoundError:
+            continue
 
 
 def store(
