@@ -1,6 +1,9 @@
 /* The stream that listens to bench.js, or the bucket KV_B, is there already. Each publish has a
  * reply subject of its own; acks must come in the order of the publishes, with sequences that go up
- * by one. Values are asked for in the same way, from a bucket in which every key was put before. */
+ * by one. Values are asked for in the same way, from a bucket in which every key was put before.
+ *
+ * With a record each publish has its number as Nats-Msg-Id and as payload, and each acknowledged one
+ * is a line "<number> <sequence>" in that file, whatever becomes of the server. */
 #define _GNU_SOURCE
 #include "acked.h"
 
@@ -13,13 +16,14 @@
 
 #include "histogram.h"
 
-enum { LINE_BYTES = 128, OUTPUT_BYTES = 1 << 20, BUFFER_BYTES = 1 << 20 };
+enum { NUMBER_DIGITS = 12, LINE_BYTES = 192, OUTPUT_BYTES = 1 << 20, BUFFER_BYTES = 1 << 20 };
 
 struct acked {
     const struct target *target;
     const struct acked_options *options;
     int fd;
     char *payload, *output;
+    FILE *record;
     size_t output_begin, output_end;
     struct inbox inbox;
     uint64_t sent, answered, stream_seq;
@@ -33,6 +37,9 @@ static int line_write(const struct acked *acked, char *line)
     const struct acked_options *options = acked->options;
     unsigned long long number = (unsigned long long)acked->sent;
     unsigned long long key = options->keys ? number % (unsigned long long)options->keys : 0;
+    if (acked->record)
+        return sprintf(line, "HPUB bench.js _INBOX.bench.%010llu 39 %d\r\nNATS/1.0\r\nNats-Msg-Id: %0*llu\r\n\r\n",
+                       number, 39 + NUMBER_DIGITS, NUMBER_DIGITS, number + (unsigned long long)options->first);
     if (options->get)
         return sprintf(line, "PUB $JS.API.DIRECT.GET.KV_B.$KV.B.%llu _INBOX.bench.%010llu 0\r\n\r\n", key,
                        number);
@@ -42,10 +49,18 @@ static int line_write(const struct acked *acked, char *line)
     return sprintf(line, "PUB bench.js _INBOX.bench.%010llu %d\r\n", number, options->payload_bytes);
 }
 
+static void number_write(const struct acked *acked)
+{
+    unsigned long long number = (unsigned long long)acked->sent + (unsigned long long)acked->options->first;
+    sprintf(acked->payload, "%0*llu\r\n", NUMBER_DIGITS, number);
+}
+
 static void publish_more(struct acked *acked)
 {
     const struct acked_options *options = acked->options;
     size_t payload_bytes = options->get ? 0 : (size_t)options->payload_bytes + 2;
+    if (acked->record)
+        payload_bytes = NUMBER_DIGITS + 2;
     if (acked->output_begin == acked->output_end)
         acked->output_begin = acked->output_end = 0;
     uint64_t now = now_ns();
@@ -53,6 +68,8 @@ static void publish_more(struct acked *acked)
            && acked->output_end + LINE_BYTES + payload_bytes < OUTPUT_BYTES) {
         acked->sent_ns[acked->sent % (uint64_t)options->in_flight] = now;
         acked->output_end += (size_t)line_write(acked, acked->output + acked->output_end);
+        if (acked->record)
+            number_write(acked);
         memcpy(acked->output + acked->output_end, acked->payload, payload_bytes);
         acked->output_end += payload_bytes;
         acked->sent++;
@@ -82,6 +99,10 @@ static void seq_check(struct acked *acked, const char *body, size_t body_bytes)
         fail("sequence %llu came after %llu", (unsigned long long)number,
              (unsigned long long)acked->stream_seq);
     acked->stream_seq = number;
+    if (acked->record)
+        fprintf(acked->record, "%llu %llu\n",
+                (unsigned long long)acked->answered + (unsigned long long)acked->options->first,
+                (unsigned long long)number);
 }
 
 static void value_check(const struct acked *acked, const char *body, size_t body_bytes)
@@ -137,12 +158,14 @@ void acked_run(const struct target *target, const struct acked_options *options)
 {
     struct acked *acked = must_allocate(sizeof *acked);
     *acked = (struct acked){.target = target, .options = options};
-    acked->payload = must_allocate((size_t)options->payload_bytes + 3);
+    acked->payload = must_allocate((size_t)options->payload_bytes + NUMBER_DIGITS + 3);
     memset(acked->payload, 'x', (size_t)options->payload_bytes);
     memcpy(acked->payload + options->payload_bytes, "\r\n", 3);
     acked->output = must_allocate(OUTPUT_BYTES);
     acked->inbox = (struct inbox){must_allocate(BUFFER_BYTES), BUFFER_BYTES, 0};
     acked->sent_ns = must_allocate((size_t)options->in_flight * sizeof *acked->sent_ns);
+    if (options->record && !(acked->record = fopen(options->record, "w")))
+        fail("cannot write %s: %s", options->record, strerror(errno));
     acked->fd = nats_connect(target);
     send_all(acked->fd, "SUB _INBOX.bench.* 1\r\n", 22);
     nats_flush(acked->fd);
@@ -157,5 +180,7 @@ void acked_run(const struct target *target, const struct acked_options *options)
            histogram_ns(histogram, 0.5) / 1e3, histogram_ns(histogram, 0.99) / 1e3,
            (double)histogram->max_ns / 1e3,
            (double)usage.server_cpu_ns / (double)histogram->total);
+    if (acked->record && fclose(acked->record) != 0)
+        fail("cannot write %s: %s", options->record, strerror(errno));
     close_hard(acked->fd);
 }

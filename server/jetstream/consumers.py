@@ -17,6 +17,7 @@ from server.jetstream.consumer_config import (
 from server.jetstream.gotime import time_ns, time_text
 
 if TYPE_CHECKING:
+    from server.jetstream.config import StreamConfig
     from server.jetstream.engine import Engine, JetStreamAccount
     from server.jetstream.stream import Stream
 
@@ -82,6 +83,24 @@ def check_room(owner: JetStreamAccount, stream: Stream) -> None:
     there = sum(1 for _, config in configs(stream) if rules.is_limited(config))
     if most <= there:
         raise errors.MAXIMUM_CONSUMERS_LIMIT()
+
+
+def check_limits(stream: Stream, config: StreamConfig) -> None:
+    """Limits for consumers that a stream gets must suit those that it has."""
+    old, new = stream.config.consumer_limits, config.consumer_limits
+    threshold_ns, pending = new.inactive_threshold, new.max_ack_pending
+    if (not threshold_ns or threshold_ns == old.inactive_threshold) and (
+        not pending or pending == old.max_ack_pending
+    ):
+        return
+    beyond = [
+        name
+        for name, known in sorted(stream.consumers.items())
+        if 0 < threshold_ns < known.config.inactive_threshold
+        or 0 < pending < known.config.max_ack_pending
+    ]
+    if beyond:
+        raise errors.STREAM_UPDATE(err=f"change to limits violates consumers: {', '.join(beyond)}")
 
 
 def fresh_name(engine: Engine, stream: Stream) -> str:

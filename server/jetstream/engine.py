@@ -262,6 +262,7 @@ class Engine:
         """Other settings for a stream that lives. ApiError when they may not be."""
         old = stream.config
         config = validate.check_update(old, asked, self.surroundings(owner), pedantic)
+        consumers.check_limits(stream, config)
         self._check_growth(owner, old, config)
         if owner.overlapping(config.subjects, stream):
             raise errors.STREAM_SUBJECT_OVERLAP()

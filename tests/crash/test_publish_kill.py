@@ -1,16 +1,21 @@
 """kill -9 under a load of publishes: every acknowledged message is there, in order, once.
 
-The publisher keeps many publishes in flight, each with an id and its own number as payload. Only
-what was acknowledged counts; more may be there, because an ack can be lost with the process.
+The load generator keeps 4,096 publishes in flight, each with an id and its own number as payload,
+and writes down what was acknowledged. Only that counts; more may be there, because an ack can be
+lost with the process. `MARTLET_KILL_LIVES=20 MARTLET_KILL_ACKS=400000` makes a long evening of it;
+the rate of each life is printed (docs/benchmarks.md has that of a quiet machine).
 """
 
 from __future__ import annotations
 
 import json
+import os
 import random
 import re
 import signal
-import threading
+import subprocess
+import sys
+import time
 from contextlib import closing
 from pathlib import Path
 
@@ -19,65 +24,36 @@ import pytest
 from tests.differential.jetstream.client import Client
 from tests.e2e.server import MARTLET, ServerProcess, wait_for
 
-ACK = re.compile(rb'MSG _R\.k\.(\d+) 1 \d+\r\n\{"stream":"K","seq":(\d+)(,"duplicate": true)?\}')
-BURST = 500
-CONFIG = {"name": "K", "subjects": ["k"], "storage": "file", "allow_direct": True}
+LOADGEN = Path(sys.executable).parent / "martlet-loadgen"
+CONFIG = {
+    "name": "K",
+    "subjects": ["bench.js"],
+    "storage": "file",
+    "allow_direct": True,
+    "duplicate_window": 3_600_000_000_000,
+}
+LIVES = int(os.environ.get("MARTLET_KILL_LIVES", "2"))
+ACKS = int(os.environ.get("MARTLET_KILL_ACKS", "60000"))
+LINE_BYTES = 14  # of a record, about
+BATCH = 20_000
+IN_FLIGHT = 4_096
+STORED = re.compile(rb"\r\nNats-Sequence: (\d+)\r\n[^\0]*?\r\n\r\n(\d{12})\r\n")
+
+pytestmark = pytest.mark.skipif(not LOADGEN.exists(), reason="run `make loadgen`")
 
 
-def burst(first: int) -> bytes:
-    lines = []
-    for number in range(first, first + BURST):
-        block = b"NATS/1.0\r\nNats-Msg-Id: id-%d\r\n\r\n" % number
-        payload = b"%d" % number
-        sizes = (len(block), len(block) + len(payload))
-        lines.append(b"HPUB k _R.k.%d %d %d\r\n%b%b\r\n" % (number, *sizes, block, payload))
-    return b"".join(lines)
+def load(port: int, record: Path, first: int) -> subprocess.Popen[bytes]:
+    """Publishes until the server goes, or for a minute."""
+    options = {"port": port, "in-flight": IN_FLIGHT, "record": record, "first": first}
+    given = [f"--{name}={value}" for name, value in options.items()]
+    command = [str(LOADGEN), "acked", *given, "--seconds=60", "--warmup=0", "--stall-ms=30000"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
-class Load:
-    """Publishes from its own thread until the connection breaks; remembers what was acked."""
-
-    def __init__(self, port: int, first: int) -> None:
-        self.client = Client(port)
-        self.first = self.sent = first
-        self.acked: dict[int, int] = {}
-        self.unread = b""
-        self.over = False
-        self.sender = threading.Thread(target=self.send)
-        self.receiver = threading.Thread(target=self.receive)
-        self.sender.start()
-        self.receiver.start()
-
-    def send(self) -> None:
-        try:
-            while True:
-                wait_for(self.has_room, "room")
-                self.client._socket.sendall(burst(self.sent))
-                self.sent += BURST
-        except OSError:
-            return
-
-    def receive(self) -> None:
-        try:
-            while data := self.client._socket.recv(1 << 16):
-                self.unread += data
-                end = 0
-                for found in ACK.finditer(self.unread):
-                    self.acked[int(found[1])] = int(found[2])
-                    end = found.end()
-                self.unread = self.unread[end:]
-        except OSError:
-            return
-        finally:
-            self.over = True
-
-    def has_room(self) -> bool:
-        return self.over or self.sent - self.first - len(self.acked) < 8 * BURST
-
-    def join(self) -> None:
-        self.sender.join()
-        self.receiver.join()
-        self.client.close()
+def acknowledged(record: Path) -> dict[int, int]:
+    """Number to sequence; a line that was not written whole is none."""
+    lines = record.read_bytes().split(b"\n")[:-1]
+    return {int(number): int(seq) for number, seq in map(bytes.split, lines)}
 
 
 def read_all(client: Client) -> dict[int, int]:
@@ -86,16 +62,12 @@ def read_all(client: Client) -> dict[int, int]:
     state = json.loads(client.request("$JS.API.STREAM.INFO.K"))["state"]
     seq = max(state["first_seq"], 1)
     while seq <= state["last_seq"]:
-        body = json.dumps({"seq": seq, "batch": 1000}).encode()
+        body = json.dumps({"seq": seq, "batch": BATCH}).encode()
         client.publish("$JS.API.DIRECT.GET.K", body, reply="_R.all")
-        while True:
-            message = client.next_message()
-            assert message is not None
-            _, block, payload = message
-            if block.startswith(b"NATS/1.0 204 EOB"):
-                break
-            at = int(re.search(rb"Nats-Sequence: (\d+)", block)[1])  # type: ignore[index]
-            found[at] = int(payload)
+        data = bytearray()
+        while b"NATS/1.0 204 EOB" not in data[-400:]:
+            data += client._socket.recv(1 << 20)
+        found.update((int(at), int(number)) for at, number in STORED.findall(bytes(data)))
         seq = max(found) + 1
     return found
 
@@ -108,37 +80,54 @@ def check(found: dict[int, int], acked: dict[int, int]) -> None:
     assert not missing, f"{len(missing)} of {len(acked)} acknowledged messages are gone"
 
 
+def again(client: Client, acked: dict[int, int], rng: random.Random) -> None:
+    """The duplicate window holds over the restart: for the newest, and for any."""
+    for number in rng.sample(sorted(acked), min(50, len(acked))) + sorted(acked)[-5:]:
+        headers = b"NATS/1.0\r\nNats-Msg-Id: %012d\r\n\r\n" % number
+        answer = json.loads(client.request("bench.js", b"again", headers))
+        assert answer == {"stream": "K", "seq": acked[number], "duplicate": True}
+
+
+def one_life(server: ServerProcess, record: Path, first: int, enough: int) -> float:
+    """Loads the server, and kills it in the middle of that; acks a second."""
+    began = time.monotonic()
+    with load(server.port, record, first) as generator:
+        try:
+            size = enough * LINE_BYTES
+            wait_for(lambda: record.exists() and record.stat().st_size >= size, "acks", 50.0)
+            seconds = time.monotonic() - began
+            server.signal(signal.SIGKILL)
+            server.process.wait()
+            _, said = generator.communicate(timeout=20)
+        finally:
+            generator.kill()
+    assert b"closed the connection" in said or b"cannot send" in said, said
+    return len(acknowledged(record)) / seconds
+
+
 @pytest.mark.slow
 @pytest.mark.feature("3.005", "3.008", "3.011")
 def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     rng = random.Random(3)
     acked: dict[int, int] = {}
     first = 1
-    for life in range(4):
+    for life in range(LIVES + 1):
         with ServerProcess(tmp_path, "-js", "-sd", str(tmp_path), command=MARTLET) as server:
             with closing(Client(server.port)) as client:
                 if life == 0:
                     client.request("$JS.API.STREAM.CREATE.K", json.dumps(CONFIG).encode())
-                check(read_all(client), acked)
+                found = read_all(client)
+                check(found, acked)
                 again(client, acked, rng)
-            load = Load(server.port, first)
-            enough = rng.randrange(2_000, 20_000)
-            wait_for(lambda at=load, n=enough: len(at.acked) >= n, "acks", 60.0)  # type: ignore[misc]
-            server.signal(signal.SIGKILL)
-            server.process.wait()
-            load.join()
-            acked.update(load.acked)
-            first = load.sent
-    assert len(acked) > 8_000
-    with ServerProcess(tmp_path, "-js", "-sd", str(tmp_path), command=MARTLET) as server:
-        with closing(Client(server.port)) as client:
-            check(read_all(client), acked)
-            again(client, acked, rng)
-
-
-def again(client: Client, acked: dict[int, int], rng: random.Random) -> None:
-    """The duplicate window holds over the restart."""
-    for number in rng.sample(sorted(acked), min(50, len(acked))):
-        headers = b"NATS/1.0\r\nNats-Msg-Id: id-%d\r\n\r\n" % number
-        answer = json.loads(client.request("k", b"again", headers))
-        assert answer == {"stream": "K", "seq": acked[number], "duplicate": True}
+                assert json.loads(client.request("$JS.API.STREAM.INFO.K"))["state"][
+                    "last_seq"
+                ] == len(found)
+            if life == LIVES:
+                break
+            record = tmp_path / f"acked.{life}"
+            rate = one_life(server, record, first, rng.randrange(ACKS // 2, ACKS))
+            acked.update(acknowledged(record))
+            print(f"life {life}: {rate:,.0f} acks a second, {len(acked):,} in all")
+            # What was sent and not acknowledged may be stored: its numbers are not used again.
+            first = max(acked) + IN_FLIGHT + 1
+    assert len(acked) >= LIVES * ACKS // 2

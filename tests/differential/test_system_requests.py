@@ -52,6 +52,7 @@ REFUSED_HERE = ("deep, but readable", "999999999999999999999999", "cid: 18446744
 MEANS_ANOTHER = ('server_name: "x"',)
 
 Pair = tuple[Client, Client]
+pytestmark = pytest.mark.peer
 
 
 @pytest.fixture(scope="module")

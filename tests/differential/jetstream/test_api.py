@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.differential.jetstream import cases
+from tests.differential.jetstream import cases, refusal_cases
 from tests.differential.jetstream.client import Client
 from tests.differential.jetstream.play import Case, known_differences, play
 
@@ -66,4 +66,10 @@ def test_messages(pair: Pair, case: Case) -> None:
 @pytest.mark.feature("2.007", "2.030")
 @pytest.mark.parametrize("case", named(cases.file_cases()))
 def test_streams_on_file(pair: Pair, case: Case) -> None:
+    compare(pair, case)
+
+
+@pytest.mark.feature("2.023", "11.001", "11.003", "11.008")
+@pytest.mark.parametrize("case", named(refusal_cases.all_refusals()))
+def test_refusals(pair: Pair, case: Case) -> None:
     compare(pair, case)

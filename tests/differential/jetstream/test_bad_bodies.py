@@ -14,6 +14,7 @@ from tests.differential.jetstream.client import Client
 from tests.differential.jetstream.play import API, TIME, Json, clean, masked, parsed
 
 Pair = tuple[Client, Client]
+pytestmark = pytest.mark.peer
 STREAM = {"name": "S", "subjects": ["a.*"], "storage": "memory", "allow_direct": True}
 
 
