@@ -19,19 +19,8 @@ from server.jetstream._acksink cimport AckSink
 from server.jetstream._feed cimport StreamFeed
 from server.jetstream._keeper cimport Keeper, Place
 from server.jetstream._kinds cimport (
-    ACK_ALL,
-    ACK_EXPLICIT,
-    ACK_FLOW_CONTROL,
-    ACK_NONE,
-    ENDED_MAX_DELIVER,
-    ENDED_REMOVED,
-    ENDED_TERMINATED,
-    FOUND_AGAIN,
-    FOUND_FULL,
-    FOUND_NEW,
-    FOUND_NOTHING,
-    KEEP_BY_LIMITS,
-    Ending,
+    ACK_ALL, ACK_EXPLICIT, ACK_FLOW_CONTROL, ACK_NONE, ENDED_MAX_DELIVER, ENDED_REMOVED,
+    ENDED_TERMINATED, FOUND_AGAIN, FOUND_FULL, FOUND_NEW, FOUND_NOTHING, KEEP_BY_LIMITS, Ending,
     Found,
 )
 from server.jetstream._listening cimport new_sub
