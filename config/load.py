@@ -111,7 +111,12 @@ def _decode(tree: Tree, report: Report) -> Draft:
 
 def validate(options: Options) -> None:
     """Refuse options that do not fit together."""
-    texts = [*_limit_problems(options), *_listener_problems(options), *_account_problems(options)]
+    texts = [
+        *_limit_problems(options),
+        *_listener_problems(options),
+        *_account_problems(options),
+        *_jetstream_problems(options),
+    ]
     if texts:
         raise ConfigError([Problem(text) for text in texts])
 
@@ -157,4 +162,17 @@ def _account_problems(options: Options) -> list[str]:
             f'no_auth_user: "{wanted}" not present as user or nkey in authorization block '
             "or account configuration"
         )
+    return texts
+
+
+def _jetstream_problems(options: Options) -> list[str]:
+    texts = []
+    domain = options.jetstream.domain
+    if domain and (domain.split() != [domain] or "" in domain.split(".")):
+        texts.append(f'invalid domain name: derived "$JS.{domain}.API.>" is not a valid subject')
+    elif any(mark in domain for mark in ".*>"):
+        texts.append("invalid domain name: may not contain ., * or >")
+    with_jetstream = {account.name for account in options.accounts if account.jetstream is not None}
+    if options.system_account in with_jetstream:
+        texts.append("Not allowed to enable JetStream on the system account")
     return texts

@@ -169,13 +169,15 @@ class Stream:
 
     def update(self, config: StreamConfig) -> None:
         """Live with another configuration; it was checked."""
-        self.config = config
+        was_of_limits, self.config = self.config.retention == "limits", config
         self.transform = input_transform(config, self.engine.random_below)
         self.republish = republish_transform(config, self.engine.random_below)
         self.store.set_limits(store_limits(config))
         self.store.enforce()
         if self._feed is not None:
             self._feed.set_retention(config.retention)
+        if was_of_limits and config.retention == "interest":
+            self._begin_interest()
         if self.ingest is not None:
             self.ingest.configure()
             self.ingest.subscribe(config.subjects)
@@ -246,6 +248,12 @@ class Stream:
             self.purge("", 0, 0)
         else:
             self._feed.remove_unwanted(first, self.durable_seq)
+
+    def _begin_interest(self) -> None:
+        if self.consumers:
+            self.remove_unwanted(self.store.first_seq)
+        else:
+            self.purge("", 0, 0)
 
     def _removed(self) -> None:
         self.engine.copiers.removed(self)

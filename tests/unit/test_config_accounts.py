@@ -78,7 +78,7 @@ def test_accounts(tmp_path: Path) -> None:
             limits {{ max_conn: 5, max_pay: 1kb }}
             jetstream {{ max_mem: 1gb }}
           }}
-          B {{ users: $U, jetstream: enabled }}
+          B {{ users: $U }}
         }}
         system_account: B
         no_auth_user: x
@@ -151,6 +151,33 @@ def test_accounts(tmp_path: Path) -> None:
     ],
 )
 def test_refusals(tmp_path: Path, text: str, expected: str) -> None:
+    assert expected in problems(tmp_path, text)
+
+
+DERIVED = 'derived "$JS.{}.API.>" is not a valid subject'
+
+
+@pytest.mark.feature("1.099", "9.004")
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        *(
+            (f'jetstream {{ domain: "{name}" }}', "may not contain ., * or >")
+            for name in ("a.b", "*", "a>")
+        ),
+        *(
+            (f'jetstream {{ domain: "{name}" }}', DERIVED.format(name))
+            for name in ("a b", ".a", "a.")
+        ),
+        (
+            "jetstream: true, accounts { S { jetstream: enabled } }, system_account: S",
+            "Not allowed to enable JetStream on the system account",
+        ),
+    ],
+)
+def test_jetstream_has_one_word_as_domain_and_no_system_account(
+    tmp_path: Path, text: str, expected: str
+) -> None:
     assert expected in problems(tmp_path, text)
 
 

@@ -35,7 +35,7 @@ def named(found: Iterator[Case]) -> list[object]:
 @pytest.mark.feature(
     "1.028", "1.029", "1.030", "2.031", "2.032", "2.033", "2.036", "2.039", "2.040"
 )
-@pytest.mark.feature("2.043", "2.044", "2.045", "2.062", "2.063", "2.069")
+@pytest.mark.feature("2.037", "2.043", "2.044", "2.045", "2.062", "2.063", "2.069")
 @pytest.mark.parametrize("case", named(cases.config_cases()))
 def test_configurations(pair: Pair, case: Case) -> None:
     compare(pair, case)

@@ -47,14 +47,14 @@ class CountingRandom:
 class EngineWorld:
     """One server with JetStream in memory and one client."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: Options | None = None) -> None:
         self.world = World()
         self.warnings: list[str] = []
         commit = LocalCommit(self.world.broker.turn)
         self.ingests = Ingests(commit, MAX_PAYLOAD)
         self.engine = Engine(
             self.world.broker,
-            Options(),
+            options or Options(),
             server_name="test",
             clock=StillClock(self.world),
             random=CountingRandom(),
