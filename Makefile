@@ -60,8 +60,8 @@ test: build loadgen  ## the whole suite
 quick: build  ## unit, tidy and property tests: under a minute
 	$(PY) -m pytest -n $(JOBS) -q -m 'not slow' tests/unit tests/tidy tests/property
 
-crash: build  ## power loss at every sync (SEEDS=200 workloads), every bit of every small file; CI does a part
-	MARTLET_CRASH_SEEDS=$(SEEDS) MARTLET_DAMAGE_STEP=1 $(PY) -m pytest -n $(JOBS) -q tests/crash/test_power_loss.py tests/crash/test_damage.py
+crash: build  ## power loss at every sync (SEEDS=200 workloads), every damaged bit, an error at every call; CI does a part
+	MARTLET_CRASH_SEEDS=$(SEEDS) MARTLET_DAMAGE_STEP=1 MARTLET_ERROR_STEP=1 $(PY) -m pytest -n $(JOBS) -q tests/crash/test_power_loss.py tests/crash/test_damage.py tests/crash/test_disk_errors.py
 
 lint: build  ## ruff and mypy
 	@$(PY) -m pip install -q --disable-pip-version-check mypy ruff types-PyYAML

@@ -61,7 +61,10 @@ def sync_directory(path: Path) -> None:
 
 def take_lock(path: Path) -> int:
     """The descriptor that holds `path/lock`; NotUsable while another process has it."""
-    fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise NotUsable(f"{path} cannot be written to: {error.strerror}") from None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -7,6 +7,7 @@
 import errno
 import os
 import random
+import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -24,10 +25,15 @@ class Stopped(OSError):
 
 
 class FaultyFiles(FilesPort):
-    """Stops at the `stop_at`-th sync, before its effect, or fails call `fail_at`."""
+    """Stops at the `stop_at`-th sync, before its effect, or fails call `fail_at`.
+
+    A write that fails with ENOSPC has written the half of it; from then on every write fails so.
+    """
 
     def __init__(self, stop_at: int = 0, fail_at: int = 0, fail_errno: int = errno.EIO) -> None:
         self.stop_at, self.fail_at, self.fail_errno = stop_at, fail_at, fail_errno
+        self.full = False
+        self.failed_in = ""
         self.syncs = self.calls_made = 0
         self.stopped = False
         self.paths: dict[int, str] = {}
@@ -42,6 +48,7 @@ class FaultyFiles(FilesPort):
             raise Stopped
         self.calls_made += 1
         if self.calls_made == self.fail_at:
+            self.failed_in = sys._getframe(1).f_code.co_name
             raise OSError(self.fail_errno, os.strerror(self.fail_errno))
 
     def count_sync(self) -> None:
@@ -70,6 +77,8 @@ class FaultyFiles(FilesPort):
         os.close(fd)
 
     def write(self, fd: int, data: bytes, at: int) -> None:
+        if self.full or (self.calls_made + 1 == self.fail_at and self.fail_errno == errno.ENOSPC):
+            self.fill_up(fd, data, at)
         self.count()
         before = os.pread(fd, len(data), at)
         size = os.fstat(fd).st_size
@@ -78,6 +87,14 @@ class FaultyFiles(FilesPort):
             steps.append((-1, size))
         steps.append((at, before.ljust(len(data), b"\0")))
         os.pwrite(fd, data, at)
+
+    def fill_up(self, fd: int, data: bytes, at: int) -> None:
+        """The last room of the disk is for half of what is written first."""
+        if not self.full:
+            self.calls_made += 1
+            os.pwrite(fd, data[: len(data) // 2], at)
+        self.full, self.failed_in = True, "write"
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def sync(self, fd: int) -> None:
         self.count_sync()

@@ -58,13 +58,13 @@ def check(
         check_erased(path, models, f"{where}, open {attempt}")
 
 
+def quick_key(text: str, identity: bytes) -> bytes:
+    """Each directory has a key of its own, and scrypt is slow on purpose."""
+    return hashlib.sha512(text.encode() + identity).digest()
+
+
 @pytest.fixture(autouse=True)
 def _keys_are_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each directory has a key of its own, and scrypt is slow on purpose."""
-
-    def quick_key(text: str, identity: bytes) -> bytes:
-        return hashlib.sha512(text.encode() + identity).digest()
-
     monkeypatch.setattr(storage.keys, "master_key", quick_key)
 
 
