@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from config.options import JetStreamOptions, Options
     from server.clock import Clock, Random
     from server.core._broker import Broker
+    from server.jetstream.consumer import Consumer
     from server.ops.logging import Logger
 
 MEMORY_SHARE = (3, 4)  # of the machine's, where nothing is configured
@@ -286,8 +287,13 @@ def stream_detail(
     ):
         found = [each for each in stream.consumers.values() if each.config.direct is direct]
         if wanted and found:
-            shown[key] = [consumer_info(each, with_server=False) for each in found]
+            shown[key] = [consumer_detail(each, with_config) for each in found]
     return shown
+
+
+def consumer_detail(consumer: Consumer, with_config: bool) -> dict[str, Any]:
+    info = consumer_info(consumer, with_server=False)
+    return {key: value for key, value in info.items() if key != "config" or with_config}
 
 
 def store_directory(options: JetStreamOptions) -> str:

@@ -41,10 +41,17 @@ def jsz(view: ServerView, query: Mapping[str, str]) -> dict[str, Any]:
     if jetstream is None:
         return disabled(now)
     page = {**jetstream.stats(), **now, "config": jetstream.config(), "limits": jetstream.limits()}
-    page |= jetstream.totals()
+    totals = jetstream.totals()
+    page |= totals
+    if wanted["raft"]:
+        # One server leads all that it has.
+        led = {f"{key}_leader": totals[key] for key in ("streams", "consumers")}
+        page |= {key: count for key, count in led.items() if count}
     names = [query["acc"]] if query.get("acc") else []
     if not names and (wanted["accounts"] or wanted["streams"] or wanted["consumers"]):
-        names = jetstream.account_names()[max(offset, 0) :][: limit or PAGE_ROWS]
+        names = jetstream.account_names()
+        if limit >= 0:
+            names = names[max(offset, 0) :][: limit or PAGE_ROWS]
     found = [account_jsz(view, name, query) for name in names]
     details = [detail for detail in found if detail is not None]
     if details:

@@ -210,19 +210,41 @@ def test_jetstream_is_off(tmp_path: Path) -> None:
 
 PAGES = (
     "jsz", "jsz?accounts=1", "jsz?streams=1", "jsz?streams=1&config=1", "jsz?limit=x",
-    "jsz?acc=$G&streams=true", "jsz?acc=X", "healthz?account=Y&stream=X", "healthz?stream=X",
+    "jsz?acc=$G&streams=true", "jsz?acc=X", "jsz?acc=$SYS", "jsz?nonsense=1", "jsz?accounts=x",
+    "jsz?consumers=1", "jsz?consumers=1&config=1", "jsz?accounts=1&streams=1&consumers=1",
+    "jsz?consumers=", "jsz?direct-consumers=1", "jsz?direct-consumers=x", "jsz?streams=2",
+    "jsz?raft=1", "jsz?raft=1&streams=1", "jsz?raft=x", "jsz?config=x", "jsz?leader-only=1",
+    "jsz?leader-only=x", "jsz?stream-leader-only=1&streams=1", "jsz?stream-leader-only=x",
+    "jsz?offset=1&limit=1&accounts=1", "jsz?offset=-1&accounts=1", "jsz?limit=0&accounts=1",
+    "jsz?limit=-1&accounts=1&streams=1", "jsz?offset=9&streams=1", "jsz?offset=x",
+    "jsz?acc=$G&consumers=1&config=1&raft=1", "jsz?acc=$G&offset=1&limit=1&streams=1",
 
-    "healthz?js-enabled-only=true", "healthz?js-server-only=true",
+    "healthz?account=Y&stream=X", "healthz?stream=X", "healthz?account=$G", "healthz?account=X",
+    "healthz?account=$G&stream=F", "healthz?account=$G&stream=F&consumer=C",
+    "healthz?account=$G&stream=F&consumer=X", "healthz?account=$G&stream=Y&consumer=X",
+    "healthz?stream=F&consumer=C", "healthz?consumer=C", "healthz?account=X&details=true",
+    "healthz?account=$G&stream=F&details=true", "healthz?account=$G&stream=Y&details=true",
+    "healthz?account=$G&stream=F&consumer=X&details=true",
+    "healthz?js-enabled-only=true", "healthz?js-server-only=true", "healthz?js-enabled=true",
+    "healthz?js-meta-only=true", "healthz?js-enabled=x", "healthz?js-server-only=x",
+    "healthz?js-meta-only=x",
 )  # fmt: skip
 
 
-@pytest.mark.feature("1.068", "1.069")
+@pytest.mark.feature("1.068", "1.069", "5-031", "5-032")
 def test_monitoring(tmp_path: Path) -> None:
     with servers(tmp_path, "jetstream { max_mem: 1G, max_file: 1G, STORE }", "-m", "-1") as pair:
         for server in pair:
             client = Client(server.port)
             told(client, create("S", subjects=["a.*"]))
             told(client, create("T", max_bytes=5000))
+            told(client, create("F", storage="file", subjects=["f.*"]))
+            for subject in ("a.x", "f.x", "f.x"):
+                client.request(subject, b"x")
+            for name in ("C", "D"):
+                config = {"durable_name": name, "ack_policy": "explicit"}
+                body = {"stream_name": "F", "config": config}
+                told(client, Ask(f"CONSUMER.DURABLE.CREATE.F.{name}", body))
             client.close()
         for page in PAGES:
             genuine, ours = (page_of(server, page) for server in pair)
@@ -270,5 +292,8 @@ def page_of(server: ServerProcess, page: str) -> tuple[int, Any]:
             content.pop(key, None)
         for account in content.get("account_details", ()):
             # The reference walks its streams in no order.
-            account.get("stream_detail", []).sort(key=lambda stream: stream["name"])
+            details = account.get("stream_detail", [])
+            details.sort(key=lambda stream: stream["name"])
+            for stream in details:
+                stream.get("consumer_detail", []).sort(key=lambda consumer: consumer["name"])
     return status, masked(content)
