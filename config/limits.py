@@ -42,6 +42,9 @@ MAX_CONFIG_DEPTH: Final = 128
 MAX_INCLUDE_DEPTH: Final = 32
 MAX_CONFIG_ERRORS: Final = 1000
 
+# --- what an answer lists
+MAX_LOST_SHOWN: Final = 10_000
+
 
 class Limits(Struct, frozen=True, kw_only=True):
     """Soft bounds. The comment says what happens at the bound."""

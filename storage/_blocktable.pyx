@@ -13,6 +13,8 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memmove, memset
 
+from storage.losses import add_range, add_sentence
+
 from storage._block cimport (
     BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, TRAILER_SIZE,
     add_slot, begin_scan, check_head, head_is_whole, close_block_file, fill_hole, find_slot, free_block, free_block_file, load_trailer, slot_at_or_after)
@@ -310,10 +312,9 @@ cdef class BlockTable(JobOwner):
 
     cdef int note_lost(self, uint64_t first, uint64_t last, str what) except -1:
         """Report sequences that cannot be served, once."""
-        if what not in self.damage:
-            self.damage.append(what)
-        if first <= last and [first, last] not in self.lost:
-            self.lost.append([first, last])
+        add_sentence(self.damage, what)
+        if first <= last:
+            add_range(self.lost, first, last)
         return 0
 
     # -- reading -----------------------------------------------------------------------------------

@@ -14,6 +14,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, malloc
 from libc.string cimport memcmp, memcpy, strdup
 
+from storage.losses import joined_ranges
+
 from storage._block cimport (
     BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_HAS_DEAD, BLOCK_HEAD, BLOCK_ROW_SIZE, BLOCK_SEALED, BLOCK_UNREADABLE, JOB_ERASE, Block, BlockJob, check_head,
     find_slot, free_block, free_block_file, load_row, load_trailer, new_block_file, run_erase, slot_at_or_after, takes_slot)
@@ -424,7 +426,7 @@ cdef int end_replay(BlockHome home, bint durable) except -1:
     drop_empty_blocks(home)
     home.replaying = False
     home.erased = None
-    home.lost = list(still_lost(home))
+    home.lost = joined_ranges(still_lost(home))
     home.gone = None
     for index in range(home.block_count):
         if home.blocks[index].flags & BLOCK_UNREADABLE:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from config.limits import MAX_LOST_SHOWN
 from server.jetstream.config import (
     SERVER_LEVEL_KEY,
     SERVER_VERSION_KEY,
@@ -123,8 +125,13 @@ def stream_state(stream: Stream, details: bool) -> dict[str, Any]:
 
 
 def add_lost(shown: dict[str, Any], state: StreamState) -> None:
-    if state.lost is not None and state.lost.sequences:
-        shown["lost"] = {"msgs": list(state.lost.sequences), "bytes": state.lost.bytes}
+    """One by one, as clients expect; of very many only the first, and how many there are."""
+    if state.lost is None or not state.lost.sequences:
+        return
+    sequences = state.lost.sequences
+    shown["lost"] = {"msgs": list(islice(sequences, MAX_LOST_SHOWN)), "bytes": state.lost.bytes}
+    if len(sequences) > MAX_LOST_SHOWN:
+        shown["lost"]["count"] = len(sequences)
 
 
 def mirror_info(stream: Stream, mirror: StreamSource) -> dict[str, Any]:
