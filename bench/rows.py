@@ -8,7 +8,7 @@ Rows of one measurement share its runs. A new row is a `Row` below; a new load i
 from dataclasses import dataclass
 from enum import Enum
 
-from bench import buckets, consumers, copies, jetstream, loads
+from bench import buckets, consumers, copies, features, jetstream, loads
 
 
 class Better(Enum):
@@ -129,6 +129,13 @@ def _consumer(
     )  # fmt: skip
 
 
+def _feature(name: str, run: loads.Run, about: str) -> Row:
+    return Row(
+        f"js_publish_{name}", "features", Measurement(f"js_publish_{name}", run), "acks_per_s",
+        "msg/s", Better.HIGHER, times(1.0), about,
+    )  # fmt: skip
+
+
 def _delivered(key: str, goal: Goal | None, about: str) -> Row:
     return Row(
         f"js_delivered_{key.removesuffix('_us')}", "consumers", _DELIVERED, key, "us",
@@ -202,6 +209,14 @@ ROWS: tuple[Row, ...] = (
     _many("create_p50_ms", "ms", 1.0, "making a durable consumer beside 10,000 others"),
     _many("create_s", "s", 10.0, "making 10,000 durable consumers, 200 under way"),
     _many("cpu_percent", "%", 30.0, "10,000 filtered durables, 1 message a second each, acked"),
+    _feature("header", features.OTHER_HEADER, "memory, 128 B, 4,096 in flight, a user's header"),
+    _feature("msg_id", features.MSG_ID, "the same with message ids"),
+    _feature("last_seq", features.LAST_SEQ, "the same with the expected last sequence"),
+    _feature("last_subject_seq", features.LAST_SUBJECT_SEQ, "the same for the subject"),
+    _feature("ttl", features.TTL, "the same with a time to live of their own"),
+    _feature("rollup", features.ROLLUP, "the same, each replaces all before it"),
+    _feature("republish", features.REPUBLISH, "without headers, republished"),
+    _feature("transform", features.TRANSFORM, "without headers, the subject transformed"),
     _streams("js_create_file", _STREAMS_FILE, "create_s", "s", 60,
              "100,000 streams in files, 256 requests in flight"),
     _streams("js_list_page_file", _STREAMS_FILE, "page_max_ms", "ms", 50,

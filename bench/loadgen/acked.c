@@ -16,7 +16,7 @@
 
 #include "histogram.h"
 
-enum { NUMBER_DIGITS = 12, LINE_BYTES = 192, OUTPUT_BYTES = 1 << 20, BUFFER_BYTES = 1 << 20 };
+enum { NUMBER_DIGITS = 12, LINE_BYTES = 256, OUTPUT_BYTES = 1 << 20, BUFFER_BYTES = 1 << 20 };
 
 struct acked {
     const struct target *target;
@@ -31,6 +31,18 @@ struct acked {
     struct histogram histogram;
 };
 
+/* A publish with one header field, in which # stands for the publish's number. */
+static int headed_line_write(const struct acked_options *options, unsigned long long number, char *line)
+{
+    char block[LINE_BYTES];
+    const char *hash = strchr(options->header, '#');
+    int size = hash ? snprintf(block, sizeof block, "NATS/1.0\r\n%.*s%llu%s\r\n\r\n", (int)(hash - options->header),
+                               options->header, number, hash + 1)
+                    : snprintf(block, sizeof block, "NATS/1.0\r\n%s\r\n\r\n", options->header);
+    return sprintf(line, "HPUB bench.js _INBOX.bench.%010llu %d %d\r\n%s", number, size,
+                   size + options->payload_bytes, block);
+}
+
 /* What a client library sends for one publish, put or get; the line, without a payload. */
 static int line_write(const struct acked *acked, char *line)
 {
@@ -40,6 +52,8 @@ static int line_write(const struct acked *acked, char *line)
     if (acked->record)
         return sprintf(line, "HPUB bench.js _INBOX.bench.%010llu 39 %d\r\nNATS/1.0\r\nNats-Msg-Id: %0*llu\r\n\r\n",
                        number, 39 + NUMBER_DIGITS, NUMBER_DIGITS, number + (unsigned long long)options->first);
+    if (options->header)
+        return headed_line_write(options, number, line);
     if (options->get)
         return sprintf(line, "PUB $JS.API.DIRECT.GET.KV_B.$KV.B.%llu _INBOX.bench.%010llu 0\r\n\r\n", key,
                        number);

@@ -7,6 +7,7 @@
 struct acked_options {
     int in_flight;
     int keys;               /* of a bucket, put in turn; 0: everything goes to bench.js */
+    const char *header;     /* NULL, or a field of each publish; # is its number */
     bool get;               /* the keys' values are asked for instead */
     const char *record;     /* a file for what was acknowledged; publishes then have ids, see acked.c */
     long long first;        /* the first publish's number, with a record */

@@ -16,7 +16,8 @@
 #include "paced.h"
 #include "stream.h"
 
-enum { SECONDS_MAX = 60, PEERS_MAX = 256, PUBLISHERS_MAX = 10000, COUNT_MAX = 100000000 };
+enum { SECONDS_MAX = 60, PEERS_MAX = 256, PUBLISHERS_MAX = 10000, COUNT_MAX = 100000000,
+       HEADER_MAX = 80 };
 
 static const char USAGE[] =
     "usage: loadgen LOAD [options]\n"
@@ -61,6 +62,7 @@ static const char USAGE[] =
     "  --in-flight N       publishes without an ack yet [1]\n"
     "  --keys N            of the bucket [0: none]\n"
     "  --get               the bucket's values are asked for\n"
+    "  --header FIELD      of acked: a line of each publish's header; # stands for its number\n"
     "  --record FILE       of acked: publishes have ids; number and sequence of each acknowledged one\n"
     "                      are a line of FILE, also when the server goes\n"
     "  --first N           the number of the first publish, with --record [0]\n"
@@ -75,7 +77,7 @@ static const char USAGE[] =
     "  --bytes-per-ms N    published towards slow or deaf subscribers [32768]\n";
 
 struct arguments {
-    const char *host, *kind, *record;
+    const char *host, *kind, *record, *header;
     int port, server_pid, size, publishers, subscribers, subjects, requesters, responders;
     int batch, last_per_subject, in_flight, rate, acks, keys, get, queue, connections, at_once, bytes_per_ms, stall_ms;
     long long count, first;
@@ -123,7 +125,7 @@ static struct arguments arguments_parse(int argc, char **argv)
         .at_once = 64, .bytes_per_ms = 32768, .stall_ms = 20000, .seconds = 2, .warmup = 0.5, .settle = 1};
     const struct option_row rows[] = {
         {"host", TEXT, &a.host, 0, 0}, {"kind", TEXT, &a.kind, 0, 0},
-        {"record", TEXT, &a.record, 0, 0}, {"first", BIG, &a.first, 0, 1e11},
+        {"header", TEXT, &a.header, 0, 0}, {"record", TEXT, &a.record, 0, 0}, {"first", BIG, &a.first, 0, 1e11},
         {"port", WHOLE, &a.port, 1, 65535}, {"server-pid", WHOLE, &a.server_pid, 0, 1e9},
         {"size", WHOLE, &a.size, 1, 1 << 20}, {"publishers", WHOLE, &a.publishers, 0, PUBLISHERS_MAX},
         {"subscribers", WHOLE, &a.subscribers, 0, PEERS_MAX},
@@ -189,10 +191,12 @@ static void run_acked(const struct arguments *a)
 {
     struct target target = target_of(a);
     struct acked_options options = {.in_flight = a->in_flight, .keys = a->keys, .get = a->get, .payload_bytes = a->size,
-        .record = a->record, .first = a->first,
+        .record = a->record, .first = a->first, .header = a->header,
         .seconds = a->seconds, .warmup_seconds = a->warmup, .stall_ms = a->stall_ms};
     if (a->get && a->keys == 0)
         fail("--get needs --keys");
+    if (a->header && (a->keys || a->record || strlen(a->header) > HEADER_MAX))
+        fail("--header is for publishes to bench.js, at most %d bytes", HEADER_MAX);
     if (a->record && a->keys)
         fail("--record is for publishes to bench.js");
     acked_run(&target, &options);

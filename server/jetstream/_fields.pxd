@@ -2,6 +2,11 @@
 from libc.stdint cimport uint32_t, uint64_t
 
 
+cdef enum Unusual:
+    HAS_TTL = 1
+    HAS_OTHER = 2
+
+
 # What a header block says to the server; the pointers are into the block.
 cdef struct Field:
     const char* text            # NULL: the field is not there
@@ -14,7 +19,8 @@ cdef struct Fields:
     Field expected_last_seq
     Field expected_last_subject_seq
     Field expected_last_message_id
-    bint unusual                # something for `publish.Publisher`
+    Field ttl
+    int unusual                 # what is for `publish.Publisher`: bits of Unusual
 
 
 cdef void read_fields(const char* block, size_t size, Fields* fields) noexcept nogil

@@ -46,13 +46,16 @@ cdef void read_field(const char* at, const char* end, Fields* fields) noexcept n
         elif named(at, left, b"Expected-Stream:", 16):
             take(&fields.expected_stream, at + 16, end)
         elif named(at, left, b"Expected-Last-Subject-Sequence-Subject:", 39):
-            fields.unusual = True
-    elif named(at, left, b"TTL:", 4) or named(at, left, b"Rollup:", 7) or (
+            fields.unusual |= HAS_OTHER
+    elif named(at, left, b"TTL:", 4):
+        take(&fields.ttl, at + 4, end)
+        fields.unusual |= HAS_TTL
+    elif named(at, left, b"Rollup:", 7) or (
         named(at, left, b"Incr:", 5) or named(at, left, b"Schedule", 8)
     ) or named(at, left, b"Batch-", 6) or named(at, left, b"Stream-Source:", 14) or (
         named(at, left, b"Request-Info:", 13) or named(at, left, b"Trace-", 6)
     ):
-        fields.unusual = True
+        fields.unusual |= HAS_OTHER
 
 
 cdef void read_fields(const char* block, size_t size, Fields* fields) noexcept nogil:
@@ -64,7 +67,7 @@ cdef void read_fields(const char* block, size_t size, Fields* fields) noexcept n
     if size == 0:
         return
     if size < 12 or memcmp(block, b"NATS/1.0\r\n", 10) != 0:
-        fields.unusual = True
+        fields.unusual |= HAS_OTHER
         return
     while at < end:
         if starts and end - at > 5 and memcmp(at, b"Nats-", 5) == 0:

@@ -48,6 +48,7 @@ cdef class StreamSink(Writer):
     cdef public Sublist interest    # of consumers, when messages nobody wants are skipped
     cdef public bint skip_unwanted
     cdef public bint all_unusual    # the stream has a feature for which each message goes to Python
+    cdef public dict ttls           # text of a header -> ns: those that were seen, checked and taken as they are
     cdef public bint no_ack
     cdef public bint sealed
     cdef public int64_t message_bytes_max
@@ -75,7 +76,8 @@ cdef class StreamSink(Writer):
 
     cdef int fail(self, Msg* message, error) noexcept
     cdef int accept(self, Msg* message) except -1
-    cdef int check_and_store(self, Msg* message, const Fields* fields) except -1
+    cdef int check_and_store(self, Msg* message, const Fields* fields, int64_t ttl_ns) except -1
+    cdef int64_t ttl_of(self, const Fields* fields) except? 0
     cdef int check_fields(self, Msg* message, const Fields* fields) except -1
     cdef int hand_over(self, Msg* message) except -1
     cdef int refuse(self, Msg* message, object kind, dict parts) except -1

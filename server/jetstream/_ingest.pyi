@@ -29,6 +29,8 @@ class StreamSink(Writer):
     interest: Sublist | None
     skip_unwanted: bool
     all_unusual: bool
+    ttls: dict[bytes, int]
+    """Nanoseconds by the text of the header: those that are taken as they are."""
     no_ack: bool
     sealed: bool
     message_bytes_max: int

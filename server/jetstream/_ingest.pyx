@@ -15,7 +15,8 @@ from server.core._outbox cimport Chunk, chunk_new, chunk_release
 from server.core._router cimport route
 from server.core._sublist cimport MatchResult, Sub, sub_free, sub_new
 from server.core._table cimport hash_bytes
-from server.jetstream._fields cimport Field, Fields, number_of, read_fields
+from server.jetstream._acks cimport put_number
+from server.jetstream._fields cimport HAS_TTL, Field, Fields, number_of, read_fields
 from storage._index cimport SUBJECT_LEN_MAX
 from storage._store cimport (
     ACCEPTED,
@@ -71,20 +72,6 @@ cdef inline str text_of(const char* text, size_t length):
     return text[:length].decode("utf-8", "surrogateescape")
 
 
-cdef inline size_t write_number(char* to, uint64_t number) noexcept nogil:
-    """The number in digits; how many."""
-    cdef char[NUMBER_BYTES] digits
-    cdef size_t at = NUMBER_BYTES
-    while True:
-        at -= 1
-        digits[at] = <char>(48 + number % 10)
-        number //= 10
-        if number == 0:
-            break
-    memcpy(to, &digits[at], NUMBER_BYTES - at)
-    return NUMBER_BYTES - at
-
-
 cdef class StreamSink(Writer):
     def __init__(
         self, Account account not None, StreamStore store not None, str name, commit, publisher,
@@ -103,6 +90,7 @@ cdef class StreamSink(Writer):
         self.waiting_bytes_max = 128 << 20
         self.shown_seq = store.last_seq
         self.listeners = []
+        self.ttls = {}
         self.told = True
 
     def __dealloc__(self):
@@ -181,6 +169,7 @@ cdef class StreamSink(Writer):
 
     cdef int accept(self, Msg* message) except -1:
         cdef Fields fields
+        cdef int64_t ttl_ns = 0
         if self.waiting_messages >= self.waiting_messages_max or (
             self.waiting_bytes >= self.waiting_bytes_max
         ):
@@ -188,9 +177,16 @@ cdef class StreamSink(Writer):
         if self.all_unusual or is_batch_reply(message):
             return self.hand_over(message)
         read_fields(message.payload, max(message.header_size, 0), &fields)
-        if fields.unusual:
+        if fields.unusual == HAS_TTL:
+            ttl_ns = self.ttl_of(&fields)
+        if fields.unusual and ttl_ns == 0:
             return self.hand_over(message)
-        return self.check_and_store(message, &fields)
+        return self.check_and_store(message, &fields, ttl_ns)
+
+    cdef int64_t ttl_of(self, const Fields* fields) except? 0:
+        """A time to live that Python has checked before; 0: it has to look at this one."""
+        found = self.ttls.get(fields.ttl.text[:fields.ttl.length])
+        return 0 if found is None else found
 
     cdef int hand_over(self, Msg* message) except -1:
         cdef int header_size = message.header_size if message.header_size > 0 else 0
@@ -202,7 +198,7 @@ cdef class StreamSink(Writer):
         )
         return 0
 
-    cdef int check_and_store(self, Msg* message, const Fields* fields) except -1:
+    cdef int check_and_store(self, Msg* message, const Fields* fields, int64_t ttl_ns) except -1:
         cdef Record record
         cdef Refusal refusal
         cdef uint64_t size
@@ -244,7 +240,7 @@ cdef class StreamSink(Writer):
             ):
                 return self.refuse(message, errors.ACCOUNT_RESOURCES_EXCEEDED, {})
             record.ts_ns = self.turn_ns
-            refusal = self.store.store_record(&record, 0)
+            refusal = self.store.store_record(&record, ttl_ns)
             if refusal != ACCEPTED:
                 return self.refuse(
                     message, errors.STREAM_STORE_FAILED, {"err": str(REFUSALS[refusal])}
@@ -547,7 +543,7 @@ cdef class StreamSink(Writer):
         if answer.header_size == PUB_ACK:
             memcpy(to, <const char*>self.pub_ack, prefix)
             to += prefix
-            to += write_number(to, answer.seq)
+            to = put_number(to, answer.seq)
         memcpy(to, body, answer.body_len)
         to += answer.body_len
         to[0] = 13

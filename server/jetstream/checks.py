@@ -16,7 +16,7 @@ from server.core.subject import is_valid_literal, overlaps
 from server.jetstream import counters, errors, headers, schedule
 from server.jetstream.apierror import ApiError
 from server.jetstream.schedule import Due
-from server.jetstream.ttl import TtlError, ttl_seconds
+from server.jetstream.ttl import TtlError, ttl_ns, ttl_seconds
 from storage.ports import StoredMessage
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ STREAM_SOURCE: Final = b"Nats-Stream-Source"
 REQUEST_INFO: Final = b"Nats-Request-Info"
 HEADER_BYTES_MAX: Final = 65_535
 RECORD_BYTES_MAX: Final = 32 * 1024 * 1024
+TTLS_KNOWN_MAX: Final = 256
+"""Texts of times to live that the ingest takes itself once they were seen."""
 NO_NUMBER: Final = 2**64 - 1
 NOT_COMBINED_WITH_INCREMENT: Final = (
     ROLLUP,
@@ -390,3 +392,6 @@ class Checks:
             message.headers = headers.added(
                 headers.removed(message.headers, TTL), TTL, b"%d" % least
             )
+        elif message.ttl_seconds and config.allow_msg_ttl and len(self.sink.ttls) < TTLS_KNOWN_MAX:
+            text = headers.value(message.headers, TTL) or b""
+            self.sink.ttls[text] = ttl_ns(message.ttl_seconds)

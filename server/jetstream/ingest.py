@@ -87,6 +87,7 @@ class StreamIngest:
             or self.stream.transform is not None
             or self.stream.republish is not None
         )
+        sink.ttls.clear()
         self.configure_told()
         self.direct.configure()
         self.arm()
@@ -128,7 +129,7 @@ class StreamIngest:
 
     def on_stored(self, first: int, last: int) -> None:
         self.stream.on_stored(first, last)
-        if self.armed_ns is None:
+        if self.armed_ns is None or self.sink.ttls:
             self.arm()
 
     def arm(self) -> None:

@@ -307,3 +307,18 @@ def test_trouble_of_one_stream_does_not_keep_the_answers_of_another() -> None:
     answer = client.say(b"PUB a r 1\r\nx\r\nPUB b r 1\r\nx\r\n")
     assert answer.endswith(b'{"stream":"B","seq":1}\r\n')
     assert "a consumer's mistake" in lines[0]
+
+
+def test_a_time_to_live_is_taken_as_it_is_once_it_was_checked() -> None:
+    bench = Bench(StoreLimits(allow_ttl=True))
+    bench.publish("Nats-TTL: 5s")
+    assert (len(bench.handed), bench.store.messages) == (1, 0)
+    bench.sink.ttls[b"5s"] = 5_000_000_000
+    bench.publish("Nats-TTL: 5s", "Nats-Msg-Id: a")
+    assert (len(bench.handed), bench.store.messages) == (1, 1)
+    stored = bench.store.load(1)
+    assert stored is not None
+    assert bench.store.next_expiry_ns() == stored.ts_ns + 5_000_000_000
+    bench.publish("Nats-TTL: 6s")
+    bench.publish("Nats-TTL: 5s", "Nats-Rollup: sub")
+    assert (len(bench.handed), bench.store.messages) == (3, 1)
