@@ -1,6 +1,5 @@
 """Publishing with what a stream or a publish may ask for beside storing: what each costs."""
 
-
 from bench.consumers import ask
 from bench.jetstream import PAYLOAD_BYTES, running
 from bench.loads import Numbers, Run, Scale, generate
