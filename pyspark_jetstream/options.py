@@ -19,7 +19,10 @@ LATEST: Final = -1
 # Small: while Spark takes one batch the next is made, and both stay in the processor's caches.
 BATCH_BYTES: Final = 1 << 20
 BATCH_BYTES_MAX: Final = 64 << 20
-PARTITION_BYTES: Final = 32 << 20
+# Large tasks, for each costs some 10 ms; but enough of them to keep a few cores busy to the end.
+PARTITION_BYTES: Final = 128 << 20
+PARTITION_BYTES_MIN: Final = 8 << 20
+PARTITIONS_WANTED: Final = 8
 NAMES: Final = (
     "path",
     "streams",
@@ -75,6 +78,8 @@ class Options:
     encryption_key_file: str | None = None
 
     def wants(self, account: str, stream: str) -> bool:
+        if not account:  # what the server keeps for itself
+            return False
         if self.streams:
             return stream in self.streams or f"{account}/{stream}" in self.streams
         if self.streams_pattern is not None:

@@ -7,7 +7,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark_jetstream.errors import DataLoss
-from pyspark_jetstream.options import EARLIEST, LATEST, PARTITION_BYTES, Options, offset_for
+from pyspark_jetstream.options import (
+    EARLIEST,
+    LATEST,
+    PARTITION_BYTES,
+    PARTITION_BYTES_MIN,
+    PARTITIONS_WANTED,
+    Options,
+    offset_for,
+)
 from pyspark_jetstream.predicates import Predicates
 from pyspark_jetstream.view import BlockView, StreamView
 
@@ -117,9 +125,9 @@ def piece(view: StreamView, block: BlockView, first: int, last: int) -> Piece:
 
 
 def partition(pieces: Sequence[Piece], min_partitions: int | None) -> list[list[Piece]]:
-    """Neighbours together up to 32 MiB; with `min_partitions` fewer together, or blocks split."""
+    """Neighbours together; with `min_partitions` fewer together, or blocks split."""
     total = sum(piece.weight for piece in pieces)
-    size = PARTITION_BYTES
+    size = min(max(total // PARTITIONS_WANTED, PARTITION_BYTES_MIN), PARTITION_BYTES)
     if min_partitions is not None:
         size = max(min(size, total // min_partitions), 1)
         pieces = [part for piece in pieces for part in split(piece, -(-piece.weight // size))]
