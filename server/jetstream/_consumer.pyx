@@ -27,7 +27,7 @@ from server.jetstream._listening cimport new_sub
 from server.jetstream._outlet cimport Outlet
 from server.jetstream._pending cimport PENDING, QUEUED, TIMED, Entry, PendingTable
 from server.jetstream._pullsink cimport PullSink
-from server.jetstream._sweeps cimport AckedSweep, StaleSweep, end_oldest, settle_stale
+from server.jetstream._sweeps cimport AckedSweep, StaleSweep, end_up_to, settle_stale
 from server.jetstream._waiting cimport Waiting, WaitingQueue
 from storage._record cimport Record
 
@@ -38,7 +38,6 @@ cdef enum:
     DUE_AT_ONCE = 256
     OVERDUE_AT_ONCE = 4096      # then others have their chance
     LAST_OVERDUE_AT_ONCE = 256  # the same where each of them may be told of
-    ENDED_AT_ONCE = 64
 
 cdef int64_t NEVER_NS = 1 << 60
 cdef int64_t REPLAY_GAP_NS = 1_000_000      # shorter gaps are not kept
@@ -261,19 +260,7 @@ cdef class ConsumerCore(Sink):
 
     cdef bint acked_up_to(self, uint64_t seq, uint64_t consumer_seq) except -1:
         """All that was delivered up to `seq`."""
-        if consumer_seq <= self.floor_consumer_seq or seq <= self.floor_seq:
-            return False
-        if consumer_seq >= self.next_consumer_seq:
-            return False
-        self.acked_wall_ns = self.hub.now_ns + self.hub.wall_offset_ns
-        if self.acked is not None and not self.acked.is_over:
-            self.acked.seq = seq
-        elif not end_oldest(self, seq, ENDED_AT_ONCE):
-            self.acked = AckedSweep(self, seq)
-            self.acked.begin()
-        self.floor_seq = seq
-        self.floor_consumer_seq = consumer_seq
-        return True
+        return end_up_to(self, seq, consumer_seq)
 
     cdef bint is_acked(self, uint64_t seq) noexcept:
         """Whether it is among those that a sweep has not come to yet."""
@@ -374,8 +361,7 @@ cdef class ConsumerCore(Sink):
         cdef int64_t next_ns = 0
         if self.closed:
             return
-        is_more = self.take_overdue(now_ns)
-        self.arm(now_ns + OVERDUE_GAP_NS if is_more else self.table.next_due())
+        self.arm(now_ns + OVERDUE_GAP_NS if self.take_overdue(now_ns) else self.table.next_due())
         if self.is_held:
             self.is_held = False
             self.wake()

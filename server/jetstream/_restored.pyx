@@ -18,6 +18,7 @@ from server.jetstream._keeper cimport (
     Keeper,
     Reader,
 )
+from server.jetstream._kinds cimport ACK_EXPLICIT, KEEP_UNTIL_ACKED
 from server.jetstream._pending cimport PENDING, Entry
 
 
@@ -149,7 +150,16 @@ def fit_to_stream(ConsumerCore core):
     cdef Entry* entry
     for number in range(1, core.table.top):
         entry = &core.table.entries[number]
-        if entry.seq and not core.store.spans.slot(entry.seq):
+        if entry.seq and core.ack_policy != ACK_EXPLICIT and entry.seq <= core.floor_seq and (
+            entry.flags & PENDING
+        ):
+            # An acknowledgement of all was kept before it was carried out.
+            if core.feed.retention == KEEP_UNTIL_ACKED:
+                core.feed.remove(entry.seq)
+            core.table.settle(entry)
+            if core.table.known == 0:
+                break
+        elif entry.seq and not core.store.spans.slot(entry.seq):
             seq, consumer_seq = entry.seq, entry.consumer_seq
             was_pending = entry.flags & PENDING
             core.table.settle(entry)

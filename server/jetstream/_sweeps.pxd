@@ -49,5 +49,5 @@ cdef class UnwantedSweep(Sweep):
 
 # What is below `first_seq` or not in the stream is not pending any more.
 cdef int settle_stale(ConsumerCore core, uint64_t first_seq) except -1
-# Up to `most` of those acknowledged up to `seq` go; whether none is left.
-cdef bint end_oldest(ConsumerCore core, uint64_t seq, uint32_t most) except -1
+# All up to `seq` are acknowledged; False: that says nothing new.
+cdef bint end_up_to(ConsumerCore core, uint64_t seq, uint64_t consumer_seq) except -1

@@ -137,7 +137,33 @@ cdef int settle_stale(ConsumerCore core, uint64_t first_seq) except -1:
     return core.stale.begin()
 
 
+cdef bint end_up_to(ConsumerCore core, uint64_t seq, uint64_t consumer_seq) except -1:
+    cdef Entry* entry
+    cdef bint is_told
+    if consumer_seq <= core.floor_consumer_seq or seq <= core.floor_seq:
+        return False
+    if consumer_seq >= core.next_consumer_seq:
+        return False
+    core.acked_wall_ns = core.hub.now_ns + core.hub.wall_offset_ns
+    entry = core.table.find(seq)
+    is_told = entry != NULL and entry.consumer_seq == consumer_seq
+    if core.acked is not None and not core.acked.is_over:
+        core.acked.seq = seq
+        is_told = False
+    elif not end_oldest(core, seq, LOOKED_AT_ONCE):
+        core.acked = AckedSweep(core, seq)
+        core.acked.begin()
+        is_told = is_told and core.acked.is_over
+    core.floor_seq = seq
+    core.floor_consumer_seq = consumer_seq
+    if not is_told:
+        # Single changes do not say where the floors are.
+        core.note_moved()
+    return True
+
+
 cdef bint end_oldest(ConsumerCore core, uint64_t seq, uint32_t most) except -1:
+    """Up to `most` of those acknowledged up to `seq` go; whether none is left."""
     cdef uint64_t each, floor_seq = core.floor_seq
     cdef uint64_t floor_consumer_seq = core.floor_consumer_seq
     cdef Entry* entry = core.table.oldest()

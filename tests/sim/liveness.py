@@ -12,7 +12,7 @@ import contextlib
 import json
 import random
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,15 @@ Operation = tuple[str, int, int, int]
 WEIGHTS = {
     "publish": 30, "pull": 25, "answer": 30, "listen": 5, "unlisten": 4, "delete": 4, "purge": 2,
     "update": 5, "pause": 3, "resume": 3, "reset": 2, "unpin": 2, "wait": 12, "restart": 3,
-    "limit": 2, "lose": 5, "deafen": 2, "flood": 1,
+    "limit": 2, "lose": 5, "deafen": 2, "flood": 1, "leave": 1, "age": 2,
 }  # fmt: skip
+# How a stream lets go of messages beside what is asked of it.
+STREAMS: tuple[dict[str, Any], ...] = (
+    {}, {}, {}, {"retention": "interest"}, {"retention": "workqueue"},
+    {"max_age": 4 * SECOND}, {"max_msgs": 6}, {"max_msgs_per_subject": 2},
+    {"max_bytes": 600}, {"retention": "interest", "max_age": 6 * SECOND},
+)  # fmt: skip
+COPIES = ("", "", "", "mirror", "sources")
 
 
 class QuietError(AssertionError):
@@ -54,6 +61,11 @@ class Play:
     config: list[dict[str, Any]]
     operations: list[Operation]
     on_disk: bool
+    stream: dict[str, Any] = field(default_factory=dict)
+    # How the stream gets its messages from another one; nothing: they are published to it.
+    copies: str = ""
+    # How many a sweep clears away at once.
+    swept: int = 4096
 
 
 def made(seed: int) -> Play:
@@ -65,7 +77,22 @@ def made(seed: int) -> Play:
         (kind, chance.randrange(1000), chance.randrange(1000), chance.randrange(1000))
         for kind in chance.choices(kinds, weights, k=OPERATIONS)
     ]
-    return Play(seed, configs, operations, on_disk=seed % 4 == 0)
+    play = Play(seed, configs, operations, on_disk=seed % 4 == 0)
+    play.stream = chance.choice(STREAMS)
+    play.swept = chance.choice((1, 2, 4096))
+    if "retention" not in play.stream and not any("deliver_subject" in one for one in configs):
+        play.copies = chance.choice(COPIES)
+    if play.stream.get("retention") == "workqueue":
+        play.config = [work_queue_config(one, number) for number, one in enumerate(configs)]
+    return play
+
+
+def work_queue_config(config: dict[str, Any], number: int) -> dict[str, Any]:
+    """Consumers of a work queue share its subjects and begin at its beginning."""
+    left_out = ("deliver_policy", "opt_start_seq", "filter_subject", "filter_subjects")
+    kept = {key: value for key, value in config.items() if key not in left_out}
+    acks = {"ack_policy": "explicit"} if config["ack_policy"] != "explicit" else {}
+    return kept | acks | {"filter_subject": SUBJECTS[number]}
 
 
 def consumer_config(chance: random.Random, number: int) -> dict[str, Any]:
@@ -139,14 +166,27 @@ class Player:
         self.listening: set[str] = set()
         # Requests of flow control are not answered while it is so.
         self.is_deaf = False
-        storage = "file" if play.on_disk else "memory"
-        stream = {"name": "S", "subjects": ["s.>"], "storage": storage}
-        self.demand(self.world.ask("STREAM.CREATE.S", stream))
+        self.world.engine.hub.swept_at_once_max = play.swept
+        if play.copies:
+            self.demand(self.world.ask("STREAM.CREATE.O", self.stream_config("O")))
+        self.demand(self.world.ask("STREAM.CREATE.S", self.stream_config("S")))
         for number in range(4):
             self.world.publish(SUBJECTS[number % 3], b"first")
         self.world.settle()
         for config in play.config:
             self.demand(self.create(config))
+
+    def stream_config(self, name: str, **more: Any) -> dict[str, Any]:
+        """S is what consumers are made on; O, where there is one, is what S copies."""
+        storage = "file" if self.play.on_disk else "memory"
+        config: dict[str, Any] = {"name": name, "storage": storage}
+        if name == "S" and self.play.copies == "mirror":
+            config["mirror"] = {"name": "O"}
+        elif name == "S" and self.play.copies == "sources":
+            config["sources"] = [{"name": "O"}]
+        else:
+            config["subjects"] = ["s.>"]
+        return config | (self.play.stream if name == "S" else {}) | more
 
     @staticmethod
     def demand(answer: dict[str, Any]) -> None:
@@ -256,10 +296,28 @@ class Player:
         self.world.ask("STREAM.PURGE.S", body[how % 4])
 
     def limit(self, most: int, how: int, more: int) -> None:
-        storage = "file" if self.play.on_disk else "memory"
-        most = (-1, 5, 20)[most % 3]
-        body = {"name": "S", "subjects": ["s.>"], "storage": storage, "max_msgs": most}
+        body = self.stream_config("S", max_msgs=(-1, 5, 20)[most % 3])
         self.world.ask("STREAM.UPDATE.S", body)
+
+    def age(self, how: int, more: int, most: int) -> None:
+        """Messages get old while they are pending."""
+        self.world.ask(
+            "STREAM.UPDATE.S", self.stream_config("S", max_age=(0, 2 * SECOND, 5 * SECOND)[how % 3])
+        )
+
+    def leave(self, number: int, how: int, more: int) -> None:
+        """A consumer goes, and comes back: what only it waited for may be gone."""
+        name = self.name(number)
+        if "deliver_subject" in self.told[name].config or len(self.told) == 1:
+            return
+        self.world.ask(f"CONSUMER.DELETE.S.{name}")
+        self.told[name].is_moved = True
+        self.told[name].pin = ""
+        self.unanswered = [each for each in self.unanswered if f".{name}." not in each.reply]
+        self.world.pass_time((0.0, 0.02, 0.5)[how % 3])
+        if "error" in self.create(self.told[name].config):
+            # Of a work queue, where the others' filters may have grown by updates.
+            del self.told[name]
 
     def update(self, number: int, how: int, more: int) -> None:
         told = self.told[self.name(number)]
@@ -306,10 +364,34 @@ class Player:
             return
         self.world.settle()
         self.collect()
+        before = {}
+        if how % 2 == 0:
+            # An end to what is being cleared away.
+            self.world.pass_time(1.0)
+            self.collect()
+            before = self.kept_states()
         self.world.restart(is_kill=bool(how % 2))
+        self.world.engine.hub.swept_at_once_max = self.play.swept
+        after = self.kept_states()
+        for name, state in before.items():
+            if state != after.get(name):
+                raise QuietError(f"{name} was {state} and is {after.get(name)} after a restart")
         self.listening.clear()
         for told in self.told.values():
             told.pin = ""
+
+    def kept_states(self) -> dict[str, tuple[int, ...]]:
+        """What an orderly restart leaves as it was, where nothing is being cleared away."""
+        if self.world.stream().feed.is_sweeping:
+            return {}
+        return {
+            name: (
+                consumer.core.ack_pending, consumer.core.redelivered, consumer.core.num_pending,
+                consumer.core.delivered_seq, consumer.core.next_consumer_seq,
+                consumer.core.floor_seq, consumer.core.floor_consumer_seq,
+            )
+            for name, consumer in self.world.consumers().items()
+        }  # fmt: skip
 
     # What came
 
@@ -427,7 +509,7 @@ def shorter(play: Play, fresh: Any) -> Play:
         at = 0
         while at < len(play.operations):
             less = play.operations[:at] + play.operations[at + size :]
-            tried = Play(play.seed, play.config, less, play.on_disk)
+            tried = replace(play, operations=less)
             if problem(tried, fresh()):
                 play = tried
             else:

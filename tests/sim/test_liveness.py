@@ -28,4 +28,5 @@ def test_no_consumer_goes_quiet_with_messages_left(first: int) -> None:
             why = problem(play, fresh() if play.on_disk else None)
             if why:
                 play = shorter(play, fresh)
-                pytest.fail(f"seed {seed}: {why}\n{play.config}\n{play.operations}")
+                how = f"{play.stream} {play.copies} {play.swept}"
+                pytest.fail(f"seed {seed}: {why}\n{how}\n{play.config}\n{play.operations}")

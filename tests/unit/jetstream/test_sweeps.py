@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -180,6 +181,27 @@ def test_ack_all_of_many_does_not_give_them_out_again(world: SimWorld) -> None:
     world.pass_time(3)
     assert world.queues["C"] == []
     assert core.ack_pending == 0
+
+
+@pytest.mark.feature("5.042", "5.081")
+def test_an_answered_ack_of_all_outlives_a_kill_before_it_is_carried_out(tmp_path: Path) -> None:
+    world = SimWorld(tmp_path)
+    world.engine.hub.swept_at_once_max = 1
+    stream(world, 200, storage="file")
+    consumer(world, ack_policy="all", ack_wait=300 * MS, max_ack_pending=200)
+    hear(world)
+    world.listen("answered", "a.1")
+    world.publish("$JS.ACK.S.C.1.150.150.1.0", b"+ACK", reply="a.1")
+    world.settle()
+    assert len(world.queues["answered"]) == 1
+    assert world.consumers()["C"].core.ack_pending > 100
+    world.restart(is_kill=True)
+    assert world.consumers()["C"].core.ack_pending == 50
+    assert pending(world)[-2:] == (150, 150)
+    hear(world)
+    world.pass_time(1)
+    assert {heard.place for heard in world.queues["C"]} == {("C", seq) for seq in range(151, 201)}
+    world.close()
 
 
 @pytest.mark.feature("5.010")
