@@ -114,7 +114,7 @@ def test_a_write_that_the_kernel_cuts_short(tmp_path: Path) -> None:
         [sys.executable, "-c", FILLER, str(tmp_path / "data")],
         capture_output=True,
         text=True,
-        timeout=25,
+        timeout=300,
         check=True,
     )
     acked, told, unmoved = done.stdout.split()
@@ -151,7 +151,7 @@ except NotUsable as error:
 def refusal(path: Path) -> str:
     """What another process without special rights is told."""
     done = subprocess.run(
-        [sys.executable, "-c", OPENER, str(path)], capture_output=True, text=True, timeout=25
+        [sys.executable, "-c", OPENER, str(path)], capture_output=True, text=True, timeout=300
     )
     assert done.stdout, done.stderr
     return done.stdout.strip()
