@@ -32,9 +32,10 @@ cdef class Client(Peer):
 
     cdef readonly int64_t in_msgs, in_bytes
 
-    cdef int on_pub_line(self, const PubArgs* args) except -1
-    cdef int on_pub(self, const PubArgs* args, const char* payload) except -1
-    cdef int find_match(self, const PubArgs* args) except -1
+    cdef int on_pub_line(self, const PubArgs* args) noexcept
+    cdef int begin_line(self, const PubArgs* args, const char* payload) except -1
+    cdef int on_pub(self, const PubArgs* args, const char* payload) noexcept
+    cdef void find_match(self, const PubArgs* args) noexcept
     cdef int clear_pub(self, const PubArgs* args) except -1
     cdef int on_ping(self) except -1
     cdef int on_sub(self, const char* subject, size_t subject_len, const char* queue,
@@ -49,6 +50,6 @@ cdef class Client(Peer):
     cdef send_connect_info(self)
     cdef put_permissions(self, Permissions permissions)
     cdef int refuse_pub(self, bytes subject) except -1
-    cdef send_no_responders(self, const PubArgs* args)
+    cdef void send_no_responders(self, const PubArgs* args) noexcept
     cdef refuse_sub(self, bytes subject, bytes queue, bytes sid)
     cdef trace_operation(self, int verb, bytes args)

@@ -46,16 +46,10 @@ cdef dict VERB_NAMES = {
 
 
 cdef int op_pub_line(void* context, const PubArgs* args) noexcept:
-    try:
-        return (<Client> context).on_pub_line(args)
-    except Exception as error:
-        return (<Client> context).give_up(error)
+    return (<Client> context).on_pub_line(args)
 
 cdef int op_pub(void* context, const PubArgs* args, const char* payload) noexcept:
-    try:
-        return (<Client> context).on_pub(args, payload)
-    except Exception as error:
-        return (<Client> context).give_up(error)
+    return (<Client> context).on_pub(args, payload)
 
 cdef int op_sub(void* context, const char* subject, size_t subject_len, const char* queue,
                 size_t queue_len, const char* sid, size_t sid_len) noexcept:
@@ -445,7 +439,7 @@ cdef class Client(Peer):
 
     # ---- publishing
 
-    cdef int on_pub_line(self, const PubArgs* args) except -1:
+    cdef int on_pub_line(self, const PubArgs* args) noexcept:
         if self.max_payload >= 0 and args.size > self.max_payload:
             self.log("error", f"maximum payload exceeded: {args.size} vs {self.max_payload}")
             self.close("Maximum Message Payload Exceeded", "Maximum Payload Violation")
@@ -488,14 +482,31 @@ cdef class Client(Peer):
         self.log("error", f"Publish Violation - Subject {text}")
         return False
 
-    cdef int find_match(self, const PubArgs* args) except -1:
+    cdef void find_match(self, const PubArgs* args) noexcept:
         """The last match if it still holds, else the trie's. A stamp of 0 asks for the trie's."""
         if not match_is_valid(self.match, self.match_stamp):
             self.match = self.account.sublist.match(args.subject, args.subject_len)
             self.match_stamp = self.match.stamp
-        return 0
 
-    cdef int on_pub(self, const PubArgs* args, const char* payload) except -1:
+    cdef int begin_line(self, const PubArgs* args, const char* payload) except -1:
+        """A publish line that is not the last one again; 0: it may not be published."""
+        if self._trace:
+            self.trace_payload("<<-", payload[:args.size], args.header_size)
+        if self.account is None:
+            return 0
+        if self.match == NULL or self.match.subject_len != args.subject_len or memcmp(
+                self.match.subject, args.subject, args.subject_len) != 0:
+            self.match_stamp = 0
+        self.find_match(args)
+        if not self.clear_pub(args):
+            return 0
+        if self.verbose:
+            self.send_ok()
+        self.broker.last_line_id += 1
+        self.line_id = self.broker.last_line_id
+        return 1
+
+    cdef int on_pub(self, const PubArgs* args, const char* payload) noexcept:
         cdef MatchResult* result
         cdef Msg message
         cdef int taken = 0
@@ -503,21 +514,11 @@ cdef class Client(Peer):
         self.in_msgs += 1
         self.in_bytes += args.size
         if not (args.repeat and self.parser.repeat_cleared):
-            if self._trace:
-                self.trace_payload("<<-", payload[:args.size], args.header_size)
-            if account is None:
-                return self.answer()
-            result = self.match
-            if result == NULL or result.subject_len != args.subject_len or memcmp(
-                    result.subject, args.subject, args.subject_len) != 0:
-                self.match_stamp = 0
-            self.find_match(args)
-            if not self.clear_pub(args):
-                return self.answer()
-            if self.verbose:
-                self.send_ok()
-            self.broker.last_line_id += 1
-            self.line_id = self.broker.last_line_id
+            try:
+                if not self.begin_line(args, payload):
+                    return self.answer()
+            except Exception as error:
+                return self.give_up(error)
         self.find_match(args)
         result = self.match
         if result.plain_count or result.group_count:
@@ -544,7 +545,7 @@ cdef class Client(Peer):
             return self.answer()
         return GO_ON
 
-    cdef send_no_responders(self, const PubArgs* args):
+    cdef void send_no_responders(self, const PubArgs* args) noexcept:
         """503 to the publisher, on its own subscription to the reply subject."""
         cdef MatchResult* result = self.account.sublist.match(args.reply, args.reply_len)
         cdef uint32_t i
