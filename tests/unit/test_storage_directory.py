@@ -290,3 +290,21 @@ def test_a_wait_inside_leaves_the_loop_something_to_look_at(tmp_path: Path) -> N
     assert home.durable_seq == 5
     assert not listener.poll(0)
     directory.close()
+
+
+def test_a_small_lazy_batch_is_written_at_once_and_waits_for_its_block(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path, durable=False)
+    home = directory.create_stream({"name": "s"})
+    home.append_many([(1, 1, b"s", b"", b"first")])
+    directory.wait(directory.commit())
+    directory.wait_applied()
+    home.append_many([(2, 1, b"s", b"", b"later")])
+    ticket = directory.commit()
+    assert directory.poll() == ticket
+    assert directory.applied_ticket == ticket - 1
+    assert [message[0] for message in home.get_all()] == [1, 2]
+    directory.catch_up()
+    directory.wait_applied()
+    assert directory.applied_ticket == ticket
+    assert [message[4] for message in home.get_all()] == [b"first", b"later"]
+    directory.close()
