@@ -218,7 +218,7 @@ func tls() {
 
 func reconnect() {
 	again := make(chan bool, 1)
-	nc := must(nats.Connect(restarted, nats.ReconnectWait(50*time.Millisecond),
+	nc := must(nats.Connect(restarted, nats.ReconnectWait(50*time.Millisecond), nats.MaxReconnects(-1),
 		nats.ReconnectHandler(func(*nats.Conn) { again <- true })))
 	defer nc.Close()
 	sub := must(nc.SubscribeSync("after.restart"))

@@ -225,7 +225,7 @@ public class Checks {
             Subscription sub = nc.subscribe("after.restart");
             nc.flush(WAIT);
             System.out.println("restart");
-            expect(again.await(10, TimeUnit.SECONDS), "not reconnected");
+            expect(again.await(30, TimeUnit.SECONDS), "not reconnected");
             nc.publish("after.restart", "again".getBytes());
             expect(text(sub.nextMessage(WAIT)).equals("again"), "payload");
         }

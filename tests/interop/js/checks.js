@@ -178,7 +178,7 @@ async function tls() {
 }
 
 async function reconnect() {
-  const nc = await connect({ servers: env.INTEROP_RESTARTED, reconnectTimeWait: 50 });
+  const nc = await connect({ servers: env.INTEROP_RESTARTED, reconnectTimeWait: 50, maxReconnectAttempts: -1 });
   const sub = nc.subscribe("after.restart");
   await nc.flush();
   const again = status(nc, "reconnect");

@@ -207,7 +207,11 @@ async def reconnect() -> None:
         again.set()
 
     nc = await nats.connect(
-        RESTARTED, reconnected_cb=back, reconnect_time_wait=0.05, error_cb=quiet
+        RESTARTED,
+        reconnected_cb=back,
+        reconnect_time_wait=0.05,
+        max_reconnect_attempts=-1,
+        error_cb=quiet,
     )
     sub = await nc.subscribe("after.restart")
     await nc.flush()

@@ -28,7 +28,9 @@ async def quiet(error: Exception) -> None:
 
 @asynccontextmanager
 async def stream(name: str, count: int, **more: Any) -> AsyncIterator[JetStreamContext]:
-    nc = await nats.connect(URL, reconnect_time_wait=0.05, error_cb=quiet)
+    nc = await nats.connect(
+        URL, reconnect_time_wait=0.05, max_reconnect_attempts=-1, error_cb=quiet
+    )
     js = nc.jetstream()
     await js.add_stream(name=name, subjects=[f"{name}.>"], **more)
     for number in range(count):
