@@ -90,6 +90,7 @@ def describe_files(path: Path, server: ServerKeys | None) -> dict[str, Any]:
     keys = DirectoryKeys(server, identity) if server is not None else None
     log = Replay(str(path / "log"), identity, salt)
     metas = [decode_meta(file.read_bytes()) for file in (path / "streams").glob("*/meta")]
+    metas += [decode_meta(content) for content in log.metas().values()]
     log.mend({meta.group: meta.salt for meta in metas if meta is not None})
     streams = [describe_stream(folder, keys) for folder in sorted((path / "streams").iterdir())]
     return {

@@ -95,6 +95,9 @@ cdef enum:
     JOB_COMPACT = 6
     JOB_FRAME = 7           # a rewritten file to put in place
     JOB_SPLICE = 8          # one frame of it
+    JOB_META = 9            # the stream's directory and its meta
+    JOB_LEAVE = 10          # the files of a deleted stream go
+    JOB_GROUP = 11          # a run of checkpoints
 
 
 # Work of the block thread. `owner` is a BlockHome or NULL, and referenced.
@@ -126,7 +129,7 @@ cdef BlockFile* new_block_file(str path, str directory, OpenFiles* files, Block*
 cdef void free_block_file(BlockFile* file) noexcept
 cdef int run_apply(Job* job, const FileCalls* calls) noexcept nogil
 cdef int run_remove(Job* job, const FileCalls* calls) noexcept nogil
-cdef int run_checkpoint(Job* job, const FileCalls* calls) noexcept nogil
+cdef int write_fresh(const FileCalls* calls, const char* path, const char* data, size_t size, bint durable) noexcept nogil
 cdef int run_erase(Job* job, const FileCalls* calls) noexcept nogil
 cdef int need_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil
 cdef int write_through(BlockFile* file, const FileCalls* calls, const char* data, size_t size, uint64_t at) noexcept nogil

@@ -9,7 +9,7 @@ import os
 
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
-from libc.string cimport memcmp, memcpy, memmove, memset, strdup, strlen
+from libc.string cimport memcmp, memcpy, memmove, memset, strdup
 from cpython.ref cimport Py_XDECREF
 
 from storage._codec cimport (
@@ -486,28 +486,9 @@ cdef int run_remove(Job* job, const FileCalls* calls) noexcept nogil:
     return 0 if result == -2 else result       # ENOENT
 
 
-cdef int replace_file(const FileCalls* calls, const char* directory, const char* name, const char* data,
-                      size_t size) noexcept nogil:
-    """Write `directory/name` as a whole: to .new, synced, renamed."""
-    cdef size_t room = strlen(directory) + strlen(name) + 6
-    cdef char* path = <char*>malloc(room)
-    cdef char* fresh = <char*>malloc(room)
-    cdef int result = -12                       # ENOMEM
-    if path != NULL and fresh != NULL:
-        memcpy(path, directory, strlen(directory))
-        path[strlen(directory)] = b"/"
-        memcpy(path + strlen(directory) + 1, name, strlen(name) + 1)
-        memcpy(fresh, path, strlen(path))
-        memcpy(fresh + strlen(path), b".new", 5)
-        result = write_fresh(calls, fresh, data, size)
-        if result == 0:
-            result = calls.rename(calls.context, fresh, path)
-    free(path)
-    free(fresh)
-    return result
-
-
-cdef int write_fresh(const FileCalls* calls, const char* path, const char* data, size_t size) noexcept nogil:
+cdef int write_fresh(const FileCalls* calls, const char* path, const char* data, size_t size,
+                     bint durable) noexcept nogil:
+    """A file with just this content; its name may not last yet."""
     cdef int fd = calls.open(calls.context, path, O_RDWR | O_CREAT)
     cdef int result
     if fd < 0:
@@ -515,26 +496,7 @@ cdef int write_fresh(const FileCalls* calls, const char* path, const char* data,
     result = calls.truncate(calls.context, fd, 0)
     if result == 0:
         result = calls.write(calls.context, fd, data, size, 0)
-    if result == 0:
+    if result == 0 and durable:
         result = calls.sync(calls.context, fd)
     calls.close(calls.context, fd)
-    return result
-
-
-cdef int run_checkpoint(Job* job, const FileCalls* calls) noexcept nogil:
-    """Sync the active block, then replace both copies of the state."""
-    cdef BlockJob* work = <BlockJob*>job
-    cdef int result = 0
-    if work.file != NULL:
-        result = need_block_file(work.file, calls)
-        if result == 0:
-            result = calls.sync(calls.context, work.file.fd)
-    if result == 0:
-        result = calls.sync_directory(calls.context, work.directory)
-    if result == 0:
-        result = replace_file(calls, work.directory, b"state.a", work.data, work.size)
-    if result == 0:
-        result = replace_file(calls, work.directory, b"state.b", work.data, work.size)
-    if result == 0:
-        result = calls.sync_directory(calls.context, work.directory)
     return result

@@ -2,6 +2,7 @@
 from libc.stdint cimport uint64_t
 
 from storage._block cimport BlockJob
+from storage._checkpoint cimport GroupJob
 from storage._disk cimport DiskThread
 from storage._workshop cimport Workshop
 
@@ -17,8 +18,7 @@ cdef class Batch:
     cdef size_t erases
     cdef BlockJob** after
     cdef size_t after_count
-    cdef BlockJob** checkpoints
-    cdef size_t checkpoint_count
+    cdef GroupJob* checkpoints  # NULL: handed over
 
     cdef bint needs_blocks(self) noexcept
 

@@ -12,6 +12,7 @@ from libc.stdlib cimport calloc, free, malloc
 
 from storage._block cimport JOB_APPLY, Extent, run_apply
 from storage._blockhome cimport BlockHome
+from storage._checkpoint cimport free_group
 from storage._disk cimport Job
 
 cdef enum:
@@ -23,11 +24,12 @@ cdef class Batch:
     def __dealloc__(self):
         free(self.last_seqs)
         free(self.after)
-        free(self.checkpoints)
+        if self.checkpoints != NULL:
+            free_group(self.checkpoints)
 
     cdef bint needs_blocks(self) noexcept:
         """Something is queued behind its records."""
-        return self.after_count > 0 or self.checkpoint_count > 0 or self.erases > 0
+        return self.after_count > 0 or self.checkpoints.count > 0 or self.checkpoints.names or self.erases > 0
 
 
 cdef class BlockQueue:

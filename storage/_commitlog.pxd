@@ -17,7 +17,8 @@ cdef enum:
     FRAME_ENTRY = 7
     FRAME_GONE = 8
     FRAME_BLOCK = 9
-    FRAME_LAST = 9
+    FRAME_META = 10
+    FRAME_LAST = 10
 
 
 cdef struct Segment:

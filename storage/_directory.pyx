@@ -13,17 +13,13 @@ Contract:
   callers must wait for a `reap`; at twice as much `submit` itself waits for the disk.
 """
 import os
-import shutil
 from collections import deque
 from pathlib import Path
 
-from cpython.bytes cimport PyBytes_AS_STRING
-from cpython.ref cimport Py_INCREF, PyObject
-from libc.stdint cimport int64_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc
-from libc.string cimport memset
+from libc.stdint cimport uint64_t
+from libc.stdlib cimport free
 
-from storage.fs import StoreDown, begin_file, read_if_there, sync_directory, sync_file, take_lock, write_file
+from storage.fs import StoreDown, read_if_there, sync_directory, take_lock, write_file
 from storage.identity import PLAIN_VERSION, raise_version, read_identity, write_identity
 from storage.keys import DirectoryKeys
 from storage.meta import decode_meta, encrypted_meta, find_streams, name_in, no_codec, plain_meta, unlock
@@ -31,20 +27,25 @@ from storage.meta import decode_meta, encrypted_meta, find_streams, name_in, no_
 from storage._frames import CODECS
 from storage.pool import RewritePool, run_now
 
-from storage._block cimport JOB_APPLY, JOB_ERASE, JOB_SPLICE, BlockJob
-from storage._blockqueue cimport Batch, BlockQueue
-from storage._checkpoint cimport checkpoint_job
-from storage._codec cimport load64, xxh64
-from storage._disk cimport Job
-from storage._recovery cimport end_replay, load_state, rebuild, replay_frame
+from storage._batches cimport BatchedDirectory
+from storage._blockqueue cimport BlockQueue
+from storage._commitlog cimport CommitLog
+from storage._disk cimport DiskThread
+from storage._fs cimport Files
+from storage._recovery cimport begin_anew, end_replay, load_state, replay_frame
 from storage._replay cimport Replay
-from storage._rewritequeue cimport ask_for_checkpoints, pump_rewrites
+from storage._rewritequeue cimport ask_for_checkpoints
+from storage._workshop cimport Workshop
 
-cdef enum:
-    UNHEARD_BYTES_MAX = 1 << 20     # of writes done by the owner's thread: then it is told of them
+cdef bint is_behind(BlockHome home) noexcept:
+    """A clean stop has to write its state anew."""
+    if home.is_blank():
+        return home.unnamed or home.meta_writes > 0
+    return home.log_group.index != home.checkpoint_index or (
+        home.snapshot_source is not None and not home.has_snapshot)
 
 
-cdef class DataDirectory:
+cdef class DataDirectory(BatchedDirectory):
     """See the module. `open` it by constructing it; `close` it for a clean stop."""
 
     def __init__(self, path, files=None, *, durable: bool = True, threaded: bool = True,
@@ -74,7 +75,12 @@ cdef class DataDirectory:
         self.damage = []
         self.erasing = {}
         self.batches = deque()
-        self.unsettled = []
+        self.leaving = {}
+        self.left = set()
+        self.graves = {}
+        self.sealing = set()
+        self.behind = {}
+        self.found_settings = {}
         self.next_group = 1
         for part in ("", "log", "streams"):
             os.makedirs(Path(self.path, part), mode=0o700, exist_ok=True)
@@ -90,7 +96,8 @@ cdef class DataDirectory:
                 raise_version(Path(self.path), self.identity, self.salt)
             self.shop = Workshop(self.files, block_size_min, block_size_max, files_open_max, frame_cache_bytes_max)
             found = Replay(f"{self.path}/log", self.identity, self.salt)
-            streams, self.next_group = find_streams(Path(self.path, "streams"), self.damage)
+            streams, self.next_group = find_streams(
+                Path(self.path, "streams"), self.damage, found.metas(), found.gone())
             found.mend({meta.group: meta.salt for _, meta in streams})
             self.load_streams(streams, attach, found)
             self.replay(found)
@@ -103,33 +110,26 @@ cdef class DataDirectory:
     def load_streams(self, streams: list, attach, Replay found) -> None:
         """Every stream's checkpoint."""
         cdef BlockHome home
-        first_indexes = found.first_indexes()
+        first_indexes, logged = found.first_indexes(), found.metas()
         for directory, meta in streams:
             home = BlockHome(self.shop, str(directory), meta.group, meta.salt)
             settings = self.unlock_stream(home, meta)
             home.replaying = True
             home.erased = found.erased.get(meta.group)
-            if not load_state(home):
-                self.begin_anew(home, first_indexes.get(meta.group, 0), found.headed and not found.damage)
+            known = load_state(home)
+            if meta.group in logged or (not known and found.headed):
+                home.unnamed, home.meta_writes = True, 1
+            if not known:
+                begin_anew(home, first_indexes.get(meta.group, 0), found.headed and not found.damage)
             if settings is None:
                 home.locked = True
                 self.locked[meta.group] = (home, meta.label)
                 continue
             self.homes[meta.group] = home
             self.choose_codec(home, settings)
+            self.found_settings[meta.group] = settings
             if attach is not None:
                 attach(home, settings)
-
-    def begin_anew(self, home: BlockHome, first_index: int, log_is_whole: bool) -> None:
-        """Without a checkpoint: from the log, when it has all; else from the blocks."""
-        if first_index == 1:
-            return
-        if first_index == 0 and log_is_whole and not home.damage:
-            for block in Path(home.path).glob("*.blk"):
-                # Written ahead of a first batch that the log never got; nobody was told of it.
-                block.rename(block.with_suffix(".unread"))
-            return
-        rebuild(home, max(first_index, 1) - 1)
 
     def unlock_stream(self, home: BlockHome, meta):
         """Its settings, with its key in place; None: no key opens it, so nobody will write to it."""
@@ -166,32 +166,26 @@ cdef class DataDirectory:
             else:
                 self.next_group = max(self.next_group, found.frames[index].group + 1)
         self.block_disk = DiskThread(self.files, False)
+        self.shop.keeps_log = bool(self.unloaded())
+        behind = []
         for home in everyone.values():
             end_replay(home, self.durable)
             if home.log_group.index != home.checkpoint_index or home.touched or home.damage or self.scrub_log:
-                self.checkpoint_now(home, False)
+                behind.append(home)
+        self.checkpoint_all(behind, False)
         self.shop.touched.clear()
         self.begin_log(found)
         for home in self.homes.values():
             home.frame_sealed()
         return 0
 
-    def checkpoint_now(self, home: BlockHome, clean: bool) -> None:
-        """During recovery and at the end: a checkpoint on this thread."""
-        cdef BlockJob* job = checkpoint_job(home, 0, clean)
-        cdef int result = job.job.run(&job.job, &self.files.calls)
-        job.job.result = result
-        (<BlockHome>home).touched = False
-        (<BlockHome>home).job_done(job)
-        if result < 0:
-            raise OSError(-result, os.strerror(-result), home.path)
-
     def begin_log(self, found: Replay) -> None:
         """Nothing in the old segments is needed, and they may hold what was erased since. The threads start.
         Kept is what they have of a stream whose meta does not hold: it may be put back."""
         free_max = max(2, self.log_bytes_max // self.segment_size)
-        there = {int(folder.name, 16) for folder in Path(self.path, "streams").iterdir()}
-        kept = found.segments_of(there - self.homes.keys() - self.locked.keys())
+        kept = found.segments_of(self.unloaded())
+        for name in kept:
+            os.rename(name, Path(name).with_suffix(".kept"))
         self.damage.extend(f"{name}: kept for a stream that is not loaded" for name in kept)
         old = [*(set(found.paths) - set(kept)), *map(str, Path(self.path, "log").glob("*.free"))]
         for name in old:
@@ -208,267 +202,91 @@ cdef class DataDirectory:
         self.shop.log = self.log
         self.block_queue = BlockQueue(self.shop, self.block_disk, not self.threaded)
 
+    def unloaded(self) -> set:
+        """The groups of streams whose meta does not hold."""
+        there = {int(name, 16) for name in os.listdir(Path(self.path, "streams"))}
+        return there - self.homes.keys() - self.locked.keys()
+
     def first_unused_number(self, paths: list) -> int:
         return max((int(Path(name).stem, 16) + 1 for name in paths), default=1)
 
     # -- streams -----------------------------------------------------------------------------------
 
     def create_stream(self, settings: dict, settle: bool = True) -> BlockHome:
-        """A new, empty stream. Its directory is on stable storage when this returns.
+        """A new, empty stream: it lasts with the open batch. Its files are made behind that.
 
-        Without `settle` only the next `settle` sees to that, for all streams since: before it,
-        nobody may be told that the stream is there.
+        With `settle` it lasts when this returns.
         """
         cdef BlockHome home
         cdef uint64_t salt = int.from_bytes(os.urandom(8), "little")
+        if self.failure is not None:
+            raise StoreDown(self.failure)
         group = self.next_group
         self.next_group += 1
-        directory = Path(self.path, "streams", f"{group:016x}")
-        fresh = directory.with_name(f".{directory.name}")
-        fresh.mkdir(mode=0o700)
         meta, key = plain_meta(group, salt, settings), None
         if self.keys is not None:
             self.wrapped[group] = self.keys.new_key()
             meta, key = encrypted_meta(meta, settings, self.label_of(settings), self.keys, self.wrapped[group])
-        begin_file(fresh / "meta", meta.encode())
-        self.unsettled.append((fresh, directory))
-        home = BlockHome(self.shop, str(directory), group, salt)
+        home = BlockHome(self.shop, f"{self.path}/streams/{group:016x}", group, salt)
         home.key = key
+        home.unnamed = True
         self.choose_codec(home, settings)
+        home.keep_meta(meta.encode())
         self.homes[group] = home
+        self.life_ticket = self.log.ticket
         if settle:
             self.settle()
         return home
 
     def settle(self) -> None:
-        """New streams' directories get their names; all of them last when this returns."""
-        if not self.unsettled:
-            return
-        try:
-            for fresh, _ in self.unsettled:
-                sync_file(fresh / "meta")
-                sync_directory(fresh)
-            for fresh, directory in self.unsettled:
-                fresh.rename(directory)
-            sync_directory(Path(self.path, "streams"))
-        except OSError as error:
-            self.fail(error)
-            raise
-        finally:
-            self.unsettled = []
+        """Streams made, changed and deleted up to now are so for good when this returns."""
+        if self.life_ticket == self.log.ticket:
+            self.submit()
+        self.wait(self.life_ticket)
 
     def update_settings(self, home: BlockHome, settings: dict) -> None:
-        self.settle()
+        """They last when this returns."""
+        if self.failure is not None:
+            raise StoreDown(self.failure)
         meta = plain_meta(home.group, home.salt, settings)
         if home.group in self.wrapped:
             label = self.label_of(settings)
             meta, _ = encrypted_meta(meta, settings, label, self.keys, self.wrapped[home.group])
-        write_file(Path(home.path, "meta"), meta.encode())
+        self.found_settings.pop(home.group, None)
+        (<BlockHome>home).keep_meta(meta.encode())
+        self.life_ticket = self.log.ticket
         self.choose_codec(home, settings)
         (<BlockHome>home).frame_sealed()
+        self.settle()
 
     def settings_of(self, home: BlockHome) -> dict:
-        self.settle()
-        meta = decode_meta(read_if_there(Path(home.path, "meta")))
-        settings = None if meta is None else meta.settings(home.key)
+        """What a start read is told once without reading again."""
+        settings = self.found_settings.pop(home.group, None)
+        if settings is None:
+            meta = decode_meta(home.fresh_meta or read_if_there(Path(home.path, "meta")))
+            settings = None if meta is None else meta.settings(home.key)
         if settings is None:
             raise OSError(f"{home.path}/meta does not hold")
         return settings
 
-    def delete_stream(self, home: BlockHome) -> None:
-        """Gone at once for readers; the rename makes it last, the files follow."""
-        self.settle()
-        del self.homes[home.group]      # first: nothing of it goes to the pool or comes back from there
-        self.wait(self.submit())
-        self.wait_applied()
-        while home in self.shop.touched:    # what came back from the threads may want more of them
-            self.wait(self.submit())
-            self.wait_applied()
-        (<BlockHome>home).left = True
-        self.shop.leave(home)
-        path = Path(home.path)
-        hidden = path.with_name(f".{path.name}")
-        path.rename(hidden)
-        sync_directory(path.parent)
-        home.close_files()
-        self.wrapped.pop(home.group, None)
-        shutil.rmtree(hidden)
+    def delete_stream(self, home: BlockHome, settle: bool = True) -> None:
+        """Gone at once for readers, for good with the open batch; the files follow.
 
-    # -- the turn ----------------------------------------------------------------------------------
-
-    cdef uint64_t submit(self) except? 0:
-        """Close the open batch; its ticket, or that of the last one when nothing was written."""
-        cdef BlockHome home
-        cdef Batch batch
-        cdef uint64_t segment
-        cdef size_t index = 0
+        With `settle` it is gone for good when this returns.
+        """
         if self.failure is not None:
             raise StoreDown(self.failure)
-        if self.unsettled:
+        del self.homes[home.group]      # first: nothing of it goes to the pool or comes back from there
+        (<BlockHome>home).leave()
+        self.leaving[home.group] = self.log.ticket
+        self.shop.leave(home)
+        self.wrapped.pop(home.group, None)
+        self.found_settings.pop(home.group, None)
+        self.life_ticket = self.log.ticket
+        if settle:
             self.settle()
-        if not self.shop.touched:
-            return self.log.ticket - 1
-        batch = Batch()
-        batch.homes = self.shop.touched
-        for home in batch.homes:
-            home.close_batch()
-        self.log.close_frame()
-        batch.ticket = self.log.ticket
-        batch.checkpoints = <BlockJob**>malloc(len(batch.homes) * sizeof(BlockJob*))
-        batch.last_seqs = <uint64_t*>malloc(len(batch.homes) * sizeof(uint64_t))
-        segment = self.log.position >> 32
-        for home in batch.homes:
-            batch.last_seqs[index] = home.last_seq
-            index += 1
-            home.touched = False
-            if home.checkpoint_wanted and not home.checkpoint_running and not home.rewrites:
-                batch.checkpoints[batch.checkpoint_count] = checkpoint_job(home, segment, False)
-                batch.checkpoint_count += 1
-        self.shop.touched = []
-        batch.scrubs, self.shop.scrubs = self.shop.scrubs, []
-        batch.erases, self.shop.erases = self.shop.erases, 0
-        self.log.sync_wanted = batch.erases > 0 or self.shop.removes
-        self.shop.removes = False
-        self.log.small = not self.durable and self.shop.after_count == 0
-        self.log.submit()
-        batch.chunks = self.log.take_pieces()
-        batch.end = self.log.position
-        batch.after, batch.after_count = self.shop.after, self.shop.after_count
-        self.shop.after = NULL
-        self.shop.after_count = self.shop.after_room = 0
-        self.batches.append(batch)
-        self.shop.in_flight.append(batch.chunks)
-        if self.log.small and self.log.backlog_bytes > UNHEARD_BYTES_MAX:
-            self.log_disk.ring()
-        while self.log.backlog_bytes > 2 * self.backlog_bytes_max and self.failure is None:
-            self.log_disk.wait_idle()
-            self.reap()
-            self.log_disk.ring()
-        return batch.ticket
-
-    cdef int reap(self) except -1:
-        """Take what is finished. Views end here."""
-        cdef Batch batch
-        self.shop.views.end_views()
-        self.shop.frame_cache.end_views()
-        try:
-            self.log.reap()
-            for ticket in self.log.scrubbed:
-                self.erase_done(ticket)
-            self.log.scrubbed.clear()
-            while self.batches and (<Batch>self.batches[0]).ticket <= self.log.written_ticket:
-                batch = self.batches.popleft()
-                self.written_ticket = batch.ticket
-                self.queue_block_work(batch)
-            self.reap_blocks()
-            self.want_checkpoints()
-            if self.shop.rewrite is not None or self.shop.to_frame or self.shop.old_maps:
-                pump_rewrites(self.shop, self.homes, None if self.closed else self.begin_rewrite, self.pool)
-        except OSError as error:
-            self.fail(error)
-        return 0
-
-    cdef int queue_block_work(self, Batch batch) except -1:
-        """The batch is durable: its records go to the blocks, then seals, removals, checkpoints."""
-        cdef size_t index
-        self.block_queue.add(batch)
-        if batch.erases:
-            self.erasing[batch.ticket] = batch.erases + self.log.scrub(batch.scrubs, batch.ticket)
-        for index in range(batch.after_count):
-            if batch.after[index].kind == JOB_ERASE or batch.after[index].kind == JOB_SPLICE:
-                batch.after[index].ticket = batch.ticket
-            self.block_disk.submit(&batch.after[index].job)
-        for index in range(batch.checkpoint_count):
-            self.block_disk.submit(&batch.checkpoints[index].job)
-        batch.after_count = batch.checkpoint_count = 0
-        return 0
-
-    cdef int reap_blocks(self) except -1:
-        """Blocks written, sealed, removed; checkpoints made."""
-        cdef Job* head = self.block_disk.reap()
-        cdef BlockJob* job
-        cdef int failed = 0
-        while head != NULL:
-            job = <BlockJob*>head
-            head = head.next
-            if job.job.result < 0:
-                failed = job.job.result
-            if job.kind == JOB_APPLY:
-                if job.job.result == 0:
-                    self.applied_ticket = job.ticket
-                self.block_queue.finished(job)
-            else:
-                if (job.kind == JOB_ERASE or job.kind == JOB_SPLICE) and job.job.result == 0:
-                    self.erase_done(job.ticket)
-                (<BlockHome>job.owner).job_done(job)
-        if failed:
-            raise OSError(-failed, os.strerror(-failed), self.path)
-        return 0
-
-    cdef int erase_done(self, uint64_t ticket) except -1:
-        """One of the places of an erased record is overwritten."""
-        self.erasing[ticket] -= 1
-        if self.erasing[ticket] == 0:
-            del self.erasing[ticket]
-        return 0
-
-    cdef int fail(self, object error) except -1:
-        """The disk is not to be trusted any more: stop writing, keep reading."""
-        if self.failure is None:
-            self.failure = f"{self.path} is down: {error}"
-        return 0
-
-    cdef int want_checkpoints(self) except -1:
-        """When the log grows beyond half its bound: bring the homes that hold it up to date."""
-        cdef BlockHome home
-        cdef uint64_t oldest = 0
-        cdef uint64_t limit
-        cdef size_t segments_max = max(2, self.log_bytes_max // self.segment_size)
-        cdef size_t used = len(self.log.segments_in_use)
-        if used * 2 <= segments_max or used < 2:
-            return 0
-        limit = self.log.segments_in_use[used // 2]
-        for home in self.homes.values():
-            if home.log_group.first_segment and (oldest == 0 or home.log_group.first_segment < oldest):
-                oldest = home.log_group.first_segment
-            if home.log_group.first_segment and home.log_group.first_segment <= limit and (
-                    not home.checkpoint_running):
-                home.checkpoint_wanted = True
-                home.touch()
-        self.log.retire(oldest if oldest else self.log.current_segment)
-        return 0
 
     # -- for the loop, tools and tests ---------------------------------------------------------------
-
-    def commit(self) -> int:
-        """`submit`, for Python."""
-        return self.submit()
-
-    def poll(self) -> int:
-        """`reap`, for Python; the durable ticket."""
-        self.reap()
-        return self.written_ticket
-
-    def wait(self, ticket: int) -> None:
-        """Block until `ticket` is durable; StoreDown when it cannot be."""
-        while self.written_ticket < ticket:
-            self.log_disk.wait_idle()
-            self.reap()
-            self.log_disk.ring()
-            if self.failure is not None:
-                raise StoreDown(self.failure)
-
-    def wait_applied(self) -> None:
-        """Block until all that was submitted is in its blocks."""
-        while self.failure is None and (self.batches or self.block_queue.count or self.block_queue.under_way):
-            self.log_disk.wait_idle()
-            self.reap()
-            self.block_queue.hand_over()
-            self.block_disk.wait_idle()
-            self.reap()
-        self.block_disk.wait_idle()     # seals, removals and rewrites behind the last batch
-        self.reap()
-        self.log_disk.ring()            # the loop has not seen what was reaped here
 
     def wait_rewritten(self) -> None:
         """Block until no sealed block waits to be compressed or encrypted; for tests and tools."""
@@ -481,12 +299,6 @@ cdef class DataDirectory:
                 self.pool.wait()
             self.reap()
 
-    def drop_caches(self) -> None:
-        """Under memory pressure: what was uncompressed goes. Views end here."""
-        self.shop.frame_cache.drop()
-        self.shop.frame_cache.end_views()
-        self.shop.views.end_views()
-
     def hurry(self) -> None:
         """Somebody waits for what was submitted: have `poll` called soon, also when it is done already."""
         self.log_disk.ring()
@@ -497,9 +309,11 @@ cdef class DataDirectory:
         if self.failure is None:
             self.block_queue.hand_over()
 
-    def sync(self) -> None:
-        """Lazy mode, at the interval: what was written so far becomes durable."""
-        self.log.sync()
+    def drop_caches(self) -> None:
+        """Under memory pressure: what was uncompressed goes. Views end here."""
+        self.shop.frame_cache.drop()
+        self.shop.frame_cache.end_views()
+        self.shop.views.end_views()
 
     def maintain(self) -> None:
         """Now and then: one compaction, by the block thread; unused maps go when there are too many."""
@@ -540,9 +354,7 @@ cdef class DataDirectory:
             self.block_disk.stop()
             self.reap()
             if self.failure is None and clean:
-                for home in self.homes.values():
-                    if home.log_group.index != home.checkpoint_index or home.snapshot_source is not None:
-                        self.checkpoint_now(home, True)
+                self.checkpoint_all([home for home in self.homes.values() if is_behind(home)], True)
                 self.remove_log()
         finally:
             self.shop.close_files()

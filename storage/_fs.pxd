@@ -15,6 +15,7 @@ cdef struct FileCalls:
     int (*mkdir)(void* context, const char* path) noexcept nogil
     int (*rmdir)(void* context, const char* path) noexcept nogil
     int (*sync_directory)(void* context, const char* path) noexcept nogil
+    int (*sync_all)(void* context, const char* path) noexcept nogil     # of the file system that `path` is on
 
 
 cdef class Files:

@@ -22,6 +22,7 @@ cdef extern from "unistd.h" nogil:
     ssize_t pwrite(int fd, const void* data, size_t size, off_t at)
     int fdatasync(int fd)
     int fsync(int fd)
+    int syncfs(int fd)
     int c_ftruncate "ftruncate"(int fd, off_t size)
     int c_unlink "unlink"(const char* path)
     int c_rmdir "rmdir"(const char* path)
@@ -100,6 +101,16 @@ cdef int real_sync_directory(void* context, const char* path) noexcept nogil:
     return result
 
 
+cdef int real_sync_all(void* context, const char* path) noexcept nogil:
+    cdef int result
+    cdef int fd = c_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    if fd < 0:
+        return -errno
+    result = 0 if syncfs(fd) == 0 else -errno
+    c_close(fd)
+    return result
+
+
 cdef class Files:
     """The real file system."""
 
@@ -107,7 +118,7 @@ cdef class Files:
         self.calls = FileCalls(
             context=<void*>self, open=real_open, close=real_close, write=real_write, sync=real_sync,
             allocate=real_allocate, truncate=real_truncate, rename=real_rename, unlink=real_unlink,
-            mkdir=real_mkdir, rmdir=real_rmdir, sync_directory=real_sync_directory)
+            mkdir=real_mkdir, rmdir=real_rmdir, sync_directory=real_sync_directory, sync_all=real_sync_all)
 
 
 cdef int answer(object call, tuple arguments) noexcept:
@@ -168,6 +179,10 @@ cdef int port_sync_directory(void* context, const char* path) noexcept with gil:
     return answer((<object>context).sync_directory, (os.fsdecode(path),))
 
 
+cdef int port_sync_all(void* context, const char* path) noexcept with gil:
+    return answer((<object>context).sync_all, (os.fsdecode(path),))
+
+
 cdef class FilesPort(Files):
     """Each call goes to the subclass's method of that name; an OSError it raises is the disk's answer."""
 
@@ -175,7 +190,7 @@ cdef class FilesPort(Files):
         self.calls = FileCalls(
             context=<void*>self, open=port_open, close=port_close, write=port_write, sync=port_sync,
             allocate=port_allocate, truncate=port_truncate, rename=port_rename, unlink=port_unlink,
-            mkdir=port_mkdir, rmdir=port_rmdir, sync_directory=port_sync_directory)
+            mkdir=port_mkdir, rmdir=port_rmdir, sync_directory=port_sync_directory, sync_all=port_sync_all)
 
 
 cdef class FileMap:

@@ -94,6 +94,7 @@ cdef int take_state(BlockHome home, bytes content) except -1:
         home.lost.append([load64(tail), load64(tail + 8)])
         tail += 16
     if load32(at + 92):
+        home.has_snapshot = True
         home.snapshot = tail[:load64(at + 72)]
         if load32(at + 96):
             home.snapshot = open_snapshot(home, load32(at + 96))
@@ -116,14 +117,27 @@ cdef int resume_active(BlockHome home, Block* block) except -1:
     return 0
 
 
-cdef int rebuild(BlockHome home, uint64_t index) except -1:
+cdef int begin_anew(BlockHome home, uint64_t first_index, bint log_is_whole) except -1:
+    """Without a checkpoint: from the log, when it has all; else from the blocks."""
+    if first_index == 1:
+        return 0
+    blocks = sorted(name for name in os.listdir(home.path) if name.endswith(".blk"))
+    if first_index == 0 and log_is_whole and not home.damage:
+        for name in blocks:
+            # Written ahead of a first batch that the log never got; nobody was told of it.
+            os.rename(f"{home.path}/{name}", f"{home.path}/{name.removesuffix(".blk")}.unread")
+        return 0
+    return rebuild(home, max(first_index, <uint64_t>1) - 1, blocks)
+
+
+cdef int rebuild(BlockHome home, uint64_t index, list blocks) except -1:
     """Without a state: read every block; the log goes on behind frame `index`.
 
     Which messages had been deleted before that is not known any more.
     """
     home.log_group.resume(index)
-    for path in sorted(Path(home.path).glob("*.blk")):
-        rebuild_block(home, int(path.stem, 16), str(path))
+    for name in blocks:
+        rebuild_block(home, int(name.removesuffix(".blk"), 16), f"{home.path}/{name}")
     if home.block_count:
         home.damage.append(f"{home.path}: state does not hold, read again from the blocks")
 
@@ -241,7 +255,7 @@ cdef int replay_frame(BlockHome home, const Frame* frame) except -1:
         home.gone = {seq for seq in home.gone if seq <= load64(frame.payload)}
         home.lost = [[first, min(last, load64(frame.payload))] for first, last in home.lost
                      if first <= load64(frame.payload)]
-    return 0
+    return home.flush_replayed()
 
 
 cdef int replay_block(BlockHome home, uint64_t number, uint64_t first_seq, uint32_t capacity) except -1:
@@ -384,6 +398,7 @@ cdef int salvage(BlockHome home, uint64_t* taken=NULL) except -1:
         if taken != NULL:
             taken[0] += 1
         home.place(&record, size, at, load64(at + size - 8))
+        home.flush_replayed()
         if home.indexer is not None and home.show(at, &record):
             home.indexer.index(&record)
 

@@ -11,7 +11,7 @@ from libc.stdlib cimport free, qsort, realloc
 
 from storage._codec cimport RECORD_FIXED, check_record, erase_record, load32, load64, xxh64
 from storage._commitlog cimport (
-    FRAME_ERASE, FRAME_HEAD, FRAME_LAST, FRAME_MARK, FRAME_RECORDS, SEGMENT_HEAD, frame_checksum)
+    FRAME_ERASE, FRAME_GONE, FRAME_HEAD, FRAME_LAST, FRAME_MARK, FRAME_META, FRAME_RECORDS, SEGMENT_HEAD, frame_checksum)
 from storage._fs cimport FileMap, map_file
 
 
@@ -49,7 +49,7 @@ cdef class Replay:
         found = []
         headless = set()
         blank = []
-        for entry in sorted(Path(path).glob("*.seg")):
+        for entry in sorted([*Path(path).glob("*.seg"), *Path(path).glob("*.kept")]):
             file = map_file(str(entry))
             self.paths.append(str(entry))
             number = segment_number(file, identity, salt)
@@ -146,6 +146,25 @@ cdef class Replay:
         numbers = {self.frames[index].position >> 32 for index in range(self.count)
                    if self.frames[index].group in groups}
         return [path for path in self.paths if int(Path(path).stem, 16) in numbers]
+
+    def metas(self) -> dict:
+        """Of each group, the content of its newest meta."""
+        cdef size_t index
+        kept = self.kept_numbers()
+        return {self.frames[index].group: self.frames[index].payload[:self.frames[index].size]
+                for index in range(self.count) if self.frames[index].kind == FRAME_META and
+                self.frames[index].position >> 32 not in kept}
+
+    def kept_numbers(self) -> set:
+        """Of segments from an earlier start; only records of streams that were not loaded then count in them."""
+        return {int(Path(path).stem, 16) for path in self.paths if path.endswith(".kept")}
+
+    def gone(self) -> set:
+        """The groups of deleted streams."""
+        cdef size_t index
+        kept = self.kept_numbers()
+        return {self.frames[index].group for index in range(self.count) if self.frames[index].kind == FRAME_GONE and
+                self.frames[index].position >> 32 not in kept}
 
     def mend(self, salts: dict) -> None:
         """Put frames together again whose scrub was torn; `salts` is by group. Then `judge`."""

@@ -24,11 +24,12 @@ cdef class Workshop:
     cdef size_t after_count
     cdef size_t after_room
     cdef size_t erases          # of the jobs in `after`
-    cdef bint removes           # one of them removes a file
+    cdef bint must_sync         # one of them removes a file, or makes a stream: in lazy mode the batch is synced too
     cdef list scrubs            # records whose log copy goes once the open batch is durable
     cdef readonly uint32_t block_size_min
     cdef readonly uint32_t block_size_max
     cdef uint64_t tick
+    cdef bint keeps_log         # old segments stay, for a stream that could not be loaded
     cdef object to_frame        # (home, block number) to be rewritten in the pool
     cdef list old_maps          # of files that were replaced or removed: the pool lets go of them
     cdef object waiting         # homes with sealed blocks that wait for a checkpoint

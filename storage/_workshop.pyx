@@ -51,9 +51,7 @@ cdef class Workshop:
         free(self.after)
 
     def leave(self, home) -> None:
-        """The stream was deleted, and nothing of it is under way."""
-        if home in self.touched:
-            self.touched.remove(home)
+        """The stream is deleted: none of its blocks is rewritten any more."""
         self.candidates = deque(entry for entry in self.candidates if entry[0] is not home)
 
     cdef Chunk chunk_of(self, const char* at):

@@ -33,21 +33,9 @@ def read_if_there(path: Path) -> bytes:
 
 
 def begin_file(path: Path, content: bytes) -> None:
-    """A small new file that `sync_file` makes last; its bytes are on their way already."""
+    """A small file that does not last yet."""
     with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
         file.write(content)
-        file.flush()
-        # Starts the write-back of each of many files, so that their syncs do not wait one by one.
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-
-
-def sync_file(path: Path) -> None:
-    """Make the content of `path` last."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def sync_directory(path: Path) -> None:

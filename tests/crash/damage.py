@@ -208,6 +208,18 @@ def fill_log_only(kind: Kind, path: Path) -> None:
         block.unlink()
 
 
+def fill_log_behind_a_checkpoint(kind: Kind, path: Path) -> None:
+    """As `fill_log_only`, of a stream made in an earlier run: the log has no meta."""
+    stores = kind.open(path)
+    stores.create({"name": "s"})
+    stores.close()
+    stores = kind.open(path)
+    store_all(kind, stores)
+    stores.close(clean=False)
+    for block in path.glob("streams/*/*.blk"):
+        block.unlink()
+
+
 def store_all(kind: Kind, stores: FileStores) -> None:
     wanted = kind.wanted()
     for start in range(0, len(wanted), 4):

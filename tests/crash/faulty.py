@@ -7,6 +7,7 @@
 import errno
 import os
 import random
+import shutil
 import sys
 import uuid
 from collections.abc import Callable
@@ -127,8 +128,7 @@ class FaultyFiles(FilesPort):
         def undo() -> None:
             if Path(target).exists():
                 Path(target).rename(source)
-            if grave is not None:
-                Path(grave).rename(target)
+            self.unbury(grave, target)
 
         self.undo_name(target, undo)
 
@@ -146,15 +146,27 @@ class FaultyFiles(FilesPort):
         grave = self.bury(path)
         Path(path).unlink()
         if grave is not None:
-            self.undo_name(path, lambda: Path(grave).rename(path))
+            self.undo_name(path, lambda: self.unbury(grave, path))
+
+    def unbury(self, grave: str | None, path: str) -> None:
+        """Back to its name, if the directory that had it is there."""
+        if grave is not None and Path(path).parent.exists():
+            Path(grave).rename(path)
 
     def mkdir(self, path: str) -> None:
         self.count()
         Path(path).mkdir(mode=0o700)
+        self.undo_name(path, lambda: shutil.rmtree(path, ignore_errors=True))
 
     def rmdir(self, path: str) -> None:
         self.count()
         Path(path).rmdir()
+        self.undo_name(path, lambda: Path(path).mkdir(mode=0o700))
+
+    def sync_all(self, path: str) -> None:
+        self.count_sync()
+        self.content.clear()
+        self.names.clear()
 
     def sync_directory(self, path: str) -> None:
         self.count_sync()
@@ -165,7 +177,7 @@ class FaultyFiles(FilesPort):
         self.stopped = True
         for inode, steps in self.content.items():
             self.undo_content(self.handles[inode], steps, rng)
-        for steps_of_names in self.names.values():
+        for _, steps_of_names in sorted(self.names.items()):  # a directory before what it holds
             kept = rng.randint(0, len(steps_of_names))
             for step in reversed(steps_of_names[kept:]):
                 step()

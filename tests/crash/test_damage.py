@@ -26,6 +26,7 @@ from tests.crash.damage import (
     durable_position,
     fill_clean,
     fill_killed,
+    fill_log_behind_a_checkpoint,
     fill_log_only,
     flips,
     memory_folder,
@@ -185,7 +186,7 @@ def test_bits_of_a_log_that_alone_has_the_records(folder: Path, name: str) -> No
 @pytest.mark.feature("9.028")
 def test_damaged_meta_leaves_the_stream_unloaded_and_untouched(folder: Path) -> None:
     """Not even what the log has of it is removed: with the meta back, all of it is there."""
-    specimen = Specimen(KINDS["plain"], folder, fill_log_only)
+    specimen = Specimen(KINDS["plain"], folder, fill_log_behind_a_checkpoint)
     content = specimen.files[f"{STREAM}/meta"]
     for bit, damaged in flips(content, FIRST % 7, 7):
         outcome = specimen.damaged(f"{STREAM}/meta", damaged)
@@ -193,6 +194,16 @@ def test_damaged_meta_leaves_the_stream_unloaded_and_untouched(folder: Path) -> 
         assert any("meta does not hold" in sentence for sentence in outcome.damage), bit
         (specimen.path / STREAM / "meta").write_bytes(content)
         judge(specimen, specimen.outcome(), set(), False, f"meta bit {bit}, put back")
+
+
+def test_damaged_meta_comes_back_from_the_log(folder: Path) -> None:
+    specimen = Specimen(KINDS["plain"], folder, fill_log_only)
+    content = specimen.files[f"{STREAM}/meta"]
+    for bit, damaged in flips(content, FIRST % 7, 7):
+        outcome = specimen.damaged(f"{STREAM}/meta", damaged)
+        assert len(outcome.served) > 0, bit
+        assert outcome.lost == set(), bit
+        assert (specimen.path / STREAM / "meta").read_bytes() == content
 
 
 def test_both_states_damaged_loses_no_message(folder: Path) -> None:

@@ -15,7 +15,6 @@ LONG_FILES = {
     "server/core/_client.pyx": 650,
     "server/core/_sublist.pyx": 790,
     "server/jetstream/_consumer.pyx": 820,
-    "storage/_blockhome.pyx": 650,
     "storage/_store.pyx": 750,
 }
 LONG_FUNCTIONS = {

@@ -210,6 +210,7 @@ def test_delete_stream(tmp_path: Path) -> None:
     first.append_many(messages(1, 100))
     second.append_many(messages(1, 100))
     directory.delete_stream(first)
+    directory.wait_applied()
     assert not Path(first.path).exists()
     assert second.get_all() == messages(1, 100)
     directory.close()

@@ -72,6 +72,7 @@ def test_a_removed_stream_gives_its_memory_back_at_once(tmp_path: Path, storage:
     gc.disable()
     try:
         stores.remove("A", config, store)
+        stores.directory.wait_applied()
         assert sys.getrefcount(home) == 2  # the name here and the argument
     finally:
         gc.enable()

@@ -1,0 +1,3 @@
+"""The part of a DataDirectory that hands over batches; see `_directory`."""
+
+class BatchedDirectory: ...

@@ -1,0 +1,1 @@
+"""Jobs of the block thread; nothing here is for Python."""

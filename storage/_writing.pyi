@@ -1,0 +1,3 @@
+from storage._framing import FramingTable
+
+class WritingTable(FramingTable): ...
