@@ -150,4 +150,5 @@ cdef int load_trailer(const char* data, size_t size, uint64_t group, uint64_t sa
                       uint32_t* index_start) noexcept nogil
 cdef bint check_head(const char* data, size_t size, uint64_t group, uint64_t number) noexcept nogil
 cdef bint head_is_whole(const char* data, size_t size) noexcept nogil
+cdef void forget_index(Block* block) noexcept
 cdef void free_block(Block* block) noexcept

@@ -292,11 +292,18 @@ cdef bint head_is_whole(const char* data, size_t size) noexcept nogil:
     return size < BLOCK_HEAD or xxh64(data, 56, 0) == load64(data + 56)
 
 
-cdef void free_block(Block* block) noexcept:
+cdef void forget_index(Block* block) noexcept:
+    """It is read again when it is needed."""
     if block.index_owned:
         free(block.offsets)
         free(block.deltas)
         free(block.frame_table)
+    block.index_owned = False
+    block.offsets = block.deltas = block.frame_table = NULL
+
+
+cdef void free_block(Block* block) noexcept:
+    forget_index(block)
     free(block.dead_bits)
     Py_XDECREF(block.map)
     free(block)

@@ -15,7 +15,7 @@ from libc.string cimport memmove, memset, strdup
 from storage._block cimport (
     BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_UNREADABLE, JOB_CHECKPOINT,
     JOB_COMPACT, JOB_ERASE, JOB_FRAME, JOB_META, JOB_REMOVE, JOB_SEAL, JOB_SPLICE, close_block_file, find_slot,
-    free_block, free_block_file, run_remove, slot_at_or_after)
+    forget_index, free_block, free_block_file, run_remove, slot_at_or_after)
 from storage._blocktable cimport dead_bytes, is_dead, new_job
 from storage._codec cimport RECORD_HEAD, file_counted_size, load32, load64, store64, view_record
 from storage._commitlog cimport FRAME_CUT, FRAME_ERASE
@@ -154,9 +154,10 @@ cdef class BlockHome(WritingTable):
         if block.last_seq <= seq:
             return 1
         if self.need_index(block) == 0:
-            # Its file is gone: replayed, because what the cut left of it was removed later.
+            # Its file is gone: replayed, because what the cut left of it was removed later. How many that
+            # are only the file knew, so the next removal in it counts as the last.
             block.last_seq = seq
-            block.messages = <uint32_t>min(<uint64_t>block.messages, seq + 1 - block.first_seq)
+            block.messages = <uint32_t>min(<uint64_t>min(block.messages, block.dead + 1), seq + 1 - block.first_seq)
             block.flags |= BLOCK_CUT
             return 1
         slot = <uint32_t>slot_at_or_after(block, seq + 1)
@@ -258,6 +259,7 @@ cdef class BlockHome(WritingTable):
             if is_dead(block, slot) and (block.flags & BLOCK_CUT or not start[slot >> 3] & (1 << (slot & 7))):
                 died.append(block.first_seq + (block.deltas[slot] if block.deltas != NULL else slot))
         self.retire_map(block)
+        forget_index(block)         # of the old file, or of the new one as far as the cut
         self.adopt_footer(block, &job.seal)
         block.last_checksum = job.seal.last_checksum
         block.flags |= BLOCK_SEALED

@@ -416,13 +416,13 @@ def still_lost(BlockHome home):
 
 
 cdef int drop_empty_blocks(BlockHome home) except -1:
-    """Blocks of which every record was missed: their files went before, or hold nothing."""
+    """Blocks of which nothing lives: their files may have gone already, before the power did."""
     cdef size_t index = home.block_count
     cdef Block* block
     while index:
         index -= 1
         block = home.blocks[index]
-        if block != home.active and block.messages == 0 and block.skips == 0:
+        if block != home.active and block.dead >= block.messages and block.skips == 0:
             home.remove_block(index)
     return 0
 
