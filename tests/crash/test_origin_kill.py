@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.crash.test_publish_kill import Load
+from tests.crash.load import Load
 from tests.differential.jetstream.client import Client
 from tests.e2e.server import MARTLET, ServerProcess, wait_for
 
