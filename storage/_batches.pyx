@@ -11,7 +11,6 @@ from libc.stdlib cimport calloc, free, malloc
 
 from storage.fs import StoreDown
 
-
 from storage._block cimport (
     JOB_APPLY, JOB_ERASE, JOB_GROUP, JOB_LEAVE, JOB_META, JOB_SPLICE, BlockJob, Extent, run_apply)
 from storage._blockqueue cimport Batch
