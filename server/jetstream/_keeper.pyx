@@ -211,13 +211,15 @@ cdef class Reader:
 
     cdef uint64_t get(self) except? 0:
         cdef uint64_t value = 0
+        cdef uint8_t byte
         cdef int shift = 0
         while True:
             if self.at == self.end or shift > 63:
                 raise DamagedState("a record ends within a number")
-            value |= <uint64_t>(self.at[0] & 127) << shift
+            byte = self.at[0]
             self.at += 1
-            if not self.at[-1] & 128:
+            value |= <uint64_t>(byte & 127) << shift
+            if byte < 128:
                 return value
             shift += 7
 
