@@ -86,15 +86,15 @@ def wheels_of_what_is_compiled(place: Path, source: Path) -> None:
     there = {p.relative_to(tree) for p in tree.rglob("*")}
     assert not wanted - there - {p for p in wanted if p.parts[0] == "deploy"}
     built = f"build/lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
-    for room in ROOMS:
-        for path in (ROOT / room).rglob("*.pyx"):
-            generated = path.with_suffix(".c")
-            shutil.copyfile(generated, tree / generated.relative_to(ROOT))
+    (tree / "build").mkdir()
+    generated = [p.with_suffix(".c") for room in ROOMS for p in (ROOT / room).rglob("*.pyx")]
+    for path in [*generated, *(ROOT / "build").glob("*.c")]:
+        shutil.copyfile(path, tree / path.relative_to(ROOT))
     # The newest of all, so that nothing is compiled again.
-    for room in ROOMS:
-        for path in (ROOT / room).rglob("*.so"):
-            (tree / built / path.parent.relative_to(ROOT)).mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, tree / built / path.relative_to(ROOT))
+    compiled = [p for room in ROOMS for p in (ROOT / room).rglob("*.so")]
+    for path in [*compiled, *ROOT.glob("*.so")]:
+        (tree / built / path.parent.relative_to(ROOT)).mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, tree / built / path.relative_to(ROOT))
     words = "-q --disable-pip-version-check --no-build-isolation --wheel-dir wheels"
     run_step(sys.executable, "-m", "pip", "wheel", *words.split(), str(tree), cwd=place)
 
