@@ -29,7 +29,8 @@ cdef int by_sequence(const void* one, const void* other) noexcept nogil:
     return -1 if a < b else 1 if a > b else 0
 
 
-cdef extern int count_zeros "__builtin_ctzll"(uint64_t value) noexcept nogil
+cdef extern from *:  # not declared anew: clang refuses that of a builtin
+    int count_zeros "__builtin_ctzll"(uint64_t value) noexcept nogil
 
 
 cdef class PendingTable:
