@@ -21,7 +21,8 @@ HEAD_BYTES = 64
 TRAILER_BYTES = 128
 FORMAT_VERSION = 2
 FLAG_FRAMED = 1
-FOOTER_SPARSE, FOOTER_SUMMARY_COMPLETE = 1, 2
+FOOTER_SPARSE, FOOTER_SUMMARY_COMPLETE, FOOTER_TIMES = 1, 2, 8
+TIMES_SLOTS = 256
 HEAD = struct.Struct("<8sHHIQQQQQQ")
 TRAILER = struct.Struct("<8sIIIIQQqqIIIIQQQQIIQQ")
 SUMMARY_ENTRY = struct.Struct("<HIQQ")
@@ -121,7 +122,12 @@ class Index:
     def offset_from(self, seq: int) -> int | None:
         """Of the first record at or above `seq`."""
         distance = max(seq - self.first_seq, 0)
-        slot = distance if self.distances is None else bisect.bisect_left(self.distances, distance)
+        return self.offset_at(
+            distance if self.distances is None else bisect.bisect_left(self.distances, distance)
+        )
+
+    def offset_at(self, slot: int) -> int | None:
+        """Of the first record from `slot` on."""
         while slot < len(self.offsets) and not self.offsets[slot]:
             slot += 1
         return self.offsets[slot] if slot < len(self.offsets) else None
@@ -224,6 +230,21 @@ class Block:
             return None
         start = self.footer.summary_start - self.footer.index_start
         return summary_subjects(self.body()[start : start + self.footer.summary_size])
+
+    def slots_within(self, low_ns: int, high_ns: int) -> tuple[int, int]:
+        """The first slot and the one behind the last that may have such times."""
+        footer = self.footer
+        assert footer is not None
+        if not footer.flags & FOOTER_TIMES:
+            return 0, footer.slots
+        runs = -(-footer.slots // TIMES_SLOTS)
+        end = len(self.body()) - 8 * footer.frames
+        times = struct.unpack(f"<{2 * runs}q", self.body()[end - 16 * runs : end])
+        bounds = zip(times[::2], times[1::2], strict=True)
+        some = [at for at, (low, high) in enumerate(bounds) if low <= high_ns and high >= low_ns]
+        if not some:
+            return 0, 0
+        return some[0] * TIMES_SLOTS, min((some[-1] + 1) * TIMES_SLOTS, footer.slots)
 
     def runs(
         self, start: int = HEAD_BYTES, end: int = 0, skip: Skip | None = None

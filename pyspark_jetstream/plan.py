@@ -37,7 +37,7 @@ class Piece:
     first: int
     last: int
     sealed: bool
-    whole: bool
+    whole: bool  # every record is wanted, as far as sequences and times tell
     end: int  # of the records, as far as is known for a block without a footer
     weight: int
     dead: bytes  # compressed
@@ -100,7 +100,10 @@ def pieces_of(
             and not any(accepts(subject) for subject in block.subjects)
         ):
             continue
-        found.append(piece(view, block, max(first, block.first_seq), min(last, block.last_seq)))
+        one = piece(view, block, max(first, block.first_seq), min(last, block.last_seq))
+        if block.low_ns < low_ns or block.high_ns > high_ns:
+            one = replace(one, whole=False)
+        found.append(one)
     return found
 
 
@@ -149,5 +152,6 @@ def split(whole: Piece, count: int) -> Iterable[Piece]:
     for at in range(count):
         first = whole.first + sequences * at // count
         last = whole.first + sequences * (at + 1) // count - 1
-        share = replace(whole, first=first, last=last, weight=max(whole.weight // count, 1))
+        weight = max(whole.weight // count, 1)
+        share = replace(whole, first=first, last=last, weight=weight, whole=False)
         yield share if count > 1 else whole

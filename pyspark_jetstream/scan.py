@@ -19,6 +19,9 @@ from pyspark_jetstream.plan import Piece
 from pyspark_jetstream.predicates import Predicates
 from pyspark_jetstream.sealed import KEY_ADVICE, open_sealed
 
+END = 1 << 32
+"""No offset in a block is as high."""
+
 
 @dataclass(frozen=True)
 class Scan:
@@ -96,6 +99,8 @@ class PieceReader:
         self.piece, self.scan, self.tally = piece, scan, tally
         self._opener = opener
         self._accepts = scan.predicates.accepts(scan.subject)
+        self._low_ns = max(scan.low_ns, scan.predicates.low_ns)
+        self._high_ns = min(scan.high_ns, scan.predicates.high_ns)
         self._maker = BatchMaker(scan.columns, piece.account, piece.stream)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -125,13 +130,12 @@ class PieceReader:
             index = self._index(block, first, tolerant)
             if not self._may_hold(block, tolerant):
                 return
-            start = HEAD_BYTES
-            if index is not None and first > index.first_seq:
-                start = index.offset_from(first) or 0
-                if not start:
+            start, end = HEAD_BYTES, 0 if block.footer is not None else piece.end
+            if index is not None:
+                span = self._span(block, index, first)
+                if span is None:
                     return
-            end = end_offset(index, piece.last) if index is not None else 0
-            end = end or (0 if block.footer is not None else piece.end)
+                start, end = span
             for base, content in block.runs(start, end, self._skip if tolerant else None):
                 yield from self._decode(block, base, content, first, index, tolerant)
 
@@ -146,6 +150,14 @@ class PieceReader:
                 raise
             self._skip(failed)
             return None
+
+    def _span(self, block: Block, index: Index, first: int) -> tuple[int, int] | None:
+        """Bytes from which and up to which to read, 0 for the end of them all; None: nothing."""
+        slot, behind = block.slots_within(self._low_ns, self._high_ns)
+        start = max(index.offset_from(first) or END, index.offset_at(slot) or END)
+        ends = (index.offset_from(self.piece.last + 1), index.offset_at(behind))
+        end = min((offset for offset in ends if offset is not None), default=0)
+        return None if start == END or 0 < end <= start else (start, end)
 
     def _may_hold(self, block: Block, tolerant: bool) -> bool:
         """Ask the footer's subjects before reading the records."""
@@ -178,8 +190,8 @@ class PieceReader:
             base=base,
             first=first,
             last=self.piece.last,
-            low_ns=max(self.scan.low_ns, self.scan.predicates.low_ns),
-            high_ns=min(self.scan.high_ns, self.scan.predicates.high_ns),
+            low_ns=self._low_ns,
+            high_ns=self._high_ns,
             dead=self.piece.dead_seqs(),
             accepts=self._accepts,
             columns=columns.needs(self.scan.columns),
@@ -224,11 +236,6 @@ class PieceReader:
             raise DataLoss(f"{what}; failOnDataLoss=false goes on without it")
         self.tally.vanished += 1
         self.tally.note(what)
-
-
-def end_offset(index: Index, last: int) -> int:
-    """Where the records above `last` begin; 0: none do."""
-    return index.offset_from(last + 1) or 0
 
 
 def deleted_one_by_one(piece: Piece) -> bool:

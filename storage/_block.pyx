@@ -220,7 +220,7 @@ cdef void store_trailer(char* out, const Block* block, uint64_t group, uint32_t 
     memset(out, 0, TRAILER_SIZE)
     memcpy(out, b"MARTFTR1", 8)
     store32(out + 8, (1 if block.flags & BLOCK_SPARSE else 0) | (2 if complete else 0) | (
-        4 if block.flags & BLOCK_ENCRYPTED else 0))
+        4 if block.flags & BLOCK_ENCRYPTED else 0) | 8)
     store32(out + 12, block.slots)
     store32(out + 16, block.messages)
     store32(out + 20, block.skips)

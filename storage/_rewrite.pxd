@@ -35,6 +35,7 @@ cdef class Rewrite:
     cdef Memory piece               # records of the frame being made
     cdef uint32_t piece_records
     cdef Memory index               # the new offsets, then the distances
+    cdef Memory times               # of each run of slots
     cdef list parts
     cdef uint64_t position
     cdef list table

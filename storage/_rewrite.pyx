@@ -24,6 +24,7 @@ from storage._codec cimport (
     KIND_ERASED, KIND_MESSAGE, KIND_SKIP, RECORD_HEAD, check_record, load16, load32, load64, store16, store32, store64,
     xxh64)
 from storage._frames cimport FRAME_SIZE, FrameCache, encode_frame, load_frame
+from storage._times cimport clear_times, note_time, times_size
 
 cdef extern from "fcntl.h" nogil:
     int O_RDWR, O_CREAT
@@ -55,6 +56,8 @@ cdef class Rewrite:
         self.drop = drop
         self.piece = Memory(2 * FRAME_SIZE)
         self.index = Memory(<size_t>self.old.slots * 8 + 8)
+        self.times = Memory(times_size(self.old.slots))
+        clear_times(self.times.data, self.old.slots)
         self.parts = []
         self.table = []
         self.position = BLOCK_HEAD
@@ -155,6 +158,7 @@ cdef class Rewrite:
         else:
             memcpy(to, at, size)
         index_record(&self.fresh, &self.old, self.slot, self.drop, to)
+        note_time(self.times.data, self.fresh.slots - 1 if self.drop else self.slot, to)
         self.fresh.data_end += kept
         self.piece.used += kept
         self.piece_records += 1
@@ -238,6 +242,7 @@ cdef class Rewrite:
         index_size = <uint32_t>len(footer)
         footer += summary
         footer += bytes((8 - len(footer) % 8) % 8)
+        footer += self.times.data[: times_size(self.fresh.slots)]
         for position, start in self.table:
             footer += position.to_bytes(4, "little") + start.to_bytes(4, "little")
         store16(at + 8, 2)

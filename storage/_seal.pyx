@@ -15,6 +15,7 @@ from storage._codec cimport (
     xxh64)
 from storage._disk cimport Job
 from storage._fs cimport FileCalls
+from storage._times cimport clear_times, note_time, times_size
 
 cdef extern from "fcntl.h" nogil:
     int O_RDWR, O_CREAT
@@ -94,6 +95,14 @@ cdef void store_summary(const SubjectEntry* table, char* out) noexcept nogil:
             out += SUMMARY_ENTRY + table[at].size
 
 
+cdef void store_times(const Block* block, const char* data, char* out) noexcept nogil:
+    cdef uint32_t slot
+    clear_times(out, block.slots)
+    for slot in range(block.slots):
+        if block.offsets[slot]:
+            note_time(out, slot, data + block.offsets[slot])
+
+
 cdef int write_footer(const FileCalls* calls, int fd, const Block* block, const char* data,
                       uint64_t group, uint64_t salt) noexcept nogil:
     """Build the footer of a plain block from its data and write it behind them."""
@@ -101,13 +110,14 @@ cdef int write_footer(const FileCalls* calls, int fd, const Block* block, const 
     cdef int64_t summary_size
     cdef uint32_t index_start = (block.data_end + 7) & ~<uint32_t>7
     cdef size_t index_size = <size_t>block.slots * (8 if block.deltas != NULL else 4)
-    cdef size_t size
+    cdef size_t size, times_at
     cdef char* out
     cdef int result = -12
     if table == NULL:
         return result
     summary_size = collect_subjects(block, data, table)
-    size = index_size + (summary_size if summary_size > 0 else 0) + TRAILER_SIZE
+    times_at = index_size + (summary_size if summary_size > 0 else 0)
+    size = times_at + times_size(block.slots) + TRAILER_SIZE
     out = <char*>malloc(size)
     if out != NULL:
         memcpy(out, block.offsets, <size_t>block.slots * 4)
@@ -115,6 +125,7 @@ cdef int write_footer(const FileCalls* calls, int fd, const Block* block, const 
             memcpy(out + <size_t>block.slots * 4, block.deltas, <size_t>block.slots * 4)
         if summary_size > 0:
             store_summary(table, out + index_size)
+        store_times(block, data, out + times_at)
         store_trailer(out + size - TRAILER_SIZE, block, group, index_start, <uint32_t>(index_start + index_size),
                       <uint32_t>(summary_size if summary_size > 0 else 0), summary_size >= 0,
                       xxh64(out, size - TRAILER_SIZE, salt), 0, salt)

@@ -12,7 +12,7 @@ import pytest
 from pyspark_jetstream import reading, scan
 from pyspark_jetstream._walk import checksum
 from pyspark_jetstream.archive import Uploader
-from pyspark_jetstream.blockfile import FRAME, Block, BlockDamaged, LocalSource
+from pyspark_jetstream.blockfile import FRAME, TIMES_SLOTS, Block, BlockDamaged, LocalSource
 from pyspark_jetstream.errors import NotUsable
 from storage.filestore import FileStores
 from storage.keys import ServerKeys
@@ -85,7 +85,8 @@ def frame_block(path: Path, salt: int, group: int, per_frame: int, codec: int) -
         out += bytes(-len(out) % 8)
         at = end
     index_start = len(out)
-    body += bytes(-len(body) % 8) + table
+    times = len(body) - 16 * -(-footer.slots // TIMES_SLOTS)
+    body = body[:times] + bytes(-times % 8) + body[times:] + table
     trailer = bytearray(content[-128:])
     moved = footer.summary_start - footer.index_start + index_start
     struct.pack_into("<II", trailer, 60, index_start, moved)
