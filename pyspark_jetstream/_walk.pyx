@@ -11,7 +11,7 @@ cdef enum:
     FRAME_HEAD = 40
     FRAME_RECORDS = 1
     FRAME_MARK = 6
-    FRAME_GONE = 8
+    FRAME_META = 10             # the highest kind there is
 
 
 def checksum(data, seed: int = 0) -> int:
@@ -91,7 +91,7 @@ def scan_log(bytes data, uint64_t base, uint64_t salt, size_t at, bint resync) -
     cdef list frames = []
     while at + FRAME_HEAD <= size:
         total = load32(start + at)
-        if start[at + 4] < FRAME_RECORDS or start[at + 4] > FRAME_GONE or total + FRAME_HEAD > size - at or (
+        if start[at + 4] < FRAME_RECORDS or start[at + 4] > FRAME_META or total + FRAME_HEAD > size - at or (
                 xxh64(start + at + FRAME_HEAD, total, xxh64(start + at, 32, salt + base + at))
                 != load64(start + at + 32)):
             if not resync:

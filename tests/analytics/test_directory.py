@@ -64,6 +64,28 @@ def test_a_block_whose_messages_are_all_deleted_is_not_missed(tmp_path: Path) ->
     stores.close()
 
 
+def test_a_log_of_whole_frames_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Frames of each kind: meta, block, records, forget, erase, drop, cut."""
+
+    def never(seconds: float) -> None:
+        raise AssertionError("waited for a torn frame to mend")
+
+    stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    store = stores.create(settings("S"))
+    for at in range(1, 301):
+        store.store("a", b"", b"payload %d" % at, at)
+    store.delete(280)
+    store.delete(281, erase=True)
+    store.compact(100)
+    store.truncate(290)
+    settle(stores)
+    monkeypatch.setattr("pyspark_jetstream.committed.time.sleep", never)
+    assert [seq for seq, *_ in rows_read(tmp_path)] == [seq for seq, *_ in live(store)]
+    stores.close()
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_reads_what_the_store_holds_while_it_changes(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
