@@ -21,6 +21,7 @@ from storage._blockhome import BlockHome
 from storage._codec import checksum
 from storage._directory import DataDirectory
 from storage._replay import Replay
+from storage.chain import swapped_blocks
 from storage.fs import NotUsable, read_if_there, take_lock
 from storage.identity import read_identity
 from storage.keys import DirectoryKeys, KeyProblem, ServerKeys
@@ -92,13 +93,22 @@ def describe_files(path: Path, server: ServerKeys | None) -> dict[str, Any]:
     metas = [decode_meta(file.read_bytes()) for file in (path / "streams").glob("*/meta")]
     metas += [decode_meta(content) for content in log.metas().values()]
     log.mend({meta.group: meta.salt for meta in metas if meta is not None})
-    streams = [describe_stream(folder, keys) for folder in sorted((path / "streams").iterdir())]
+    folders = sorted((path / "streams").iterdir())
+    replayed = log.first_indexes()
+    swapped = [
+        sentence
+        for folder in folders
+        if (meta := decode_meta(read_if_there(folder / "meta"))) is not None
+        for sentence in swapped_blocks(folder, meta.group, meta.salt, meta.group in replayed)
+    ]
+    streams = [describe_stream(folder, keys) for folder in folders]
     return {
         "identity": identity.hex(),
         "log_segments": len(log.paths),
         "log_frames": log.count,
         "damage": [f"{name} at {offset}: {what}" for name, offset, what in log.damage]
-        + damaged_files(path),
+        + damaged_files(path)
+        + swapped,
         "streams": streams,
     }
 

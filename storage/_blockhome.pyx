@@ -152,6 +152,7 @@ cdef class BlockHome(WritingTable):
             return 1
         block = self.blocks[self.block_count - 1]
         if block.last_seq <= seq:
+            self.last_checksum = block.last_checksum
             return 1
         if self.need_index(block) == 0:
             # Its file is gone: replayed, because what the cut left of it was removed later. How many that
@@ -339,6 +340,8 @@ cdef class BlockHome(WritingTable):
             block.erases -= 1
             (<FrameMemory>(<tuple>job.keep)[1]).unwritten -= 1
             self.retire_map(block)
+            if job.job.result == 0 and not block.flags & BLOCK_GONE:
+                self.need_index(block)      # the table has to know how often the file was rewritten
         elif job.kind == JOB_CHECKPOINT:
             self.checkpoint_running = False
             if job.job.result == 0:

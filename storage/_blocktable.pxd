@@ -48,6 +48,7 @@ cdef class BlockTable(JobOwner):
     cdef int show(self, const char* at, Record* out) except -1
     cdef int adopt_footer(self, Block* block, const Block* footer) except -1
     cdef int note_lost(self, uint64_t first, uint64_t last, str what) except -1
+    cdef int refuse(self, Block* block) except -1
     cdef int note_unreadable(self, Block* block) except -1
 
 

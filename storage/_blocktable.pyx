@@ -17,14 +17,16 @@ from storage.losses import add_range, add_sentence
 
 from storage._block cimport (
     BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, TRAILER_SIZE,
-    add_slot, begin_scan, check_head, head_is_whole, close_block_file, fill_hole, find_slot, free_block, free_block_file, load_trailer, slot_at_or_after)
+    add_slot, begin_scan, close_block_file, fill_hole, find_slot, forget_index, free_block, free_block_file, head_is_whole, load_trailer,
+    slot_at_or_after)
+from storage._chain cimport end_fits, footer_fits, head_fits, why_refused
 from storage._codec cimport (
     KIND_ERASED, KIND_MESSAGE, RECORD_FIXED, check_record, file_counted_size, load16, load32, load64, view_record)
 from storage._cipher cimport decrypt_record
 from storage._counted cimport size_in_index, uncounted_in_each
 from storage._frames cimport BLOCK_FRAME_HEAD, FrameCache, check_frame_at, frame_of, load_frame
 from storage._fs cimport FileMap, map_file
-from storage._record cimport RecordHome, RecordVisit
+from storage._record cimport RecordHome, RecordVisit, as_tuple, check_only, collect
 from storage._views cimport Memory
 
 
@@ -114,12 +116,9 @@ cdef class BlockTable(JobOwner):
             file = map_file(path)
         except FileNotFoundError:
             file = None
-        if file is None or not check_head(file.data, file.size, self.group, block.number):
+        if file is None or not head_fits(file.data, file.size, self.group, self.salt, block):
             if file is None or head_is_whole(file.data, file.size):
-                block.flags |= BLOCK_UNREADABLE
-                if not self.replaying:
-                    self.note_unreadable(block)
-                return 0
+                return self.refuse(block)
             block.flags |= BLOCK_BAD_HEAD       # each record says itself whether it holds
             self.note_lost(1, 0, f"{path}: header does not hold")
         Py_INCREF(file)
@@ -128,9 +127,19 @@ cdef class BlockTable(JobOwner):
         self.shop.maps_open += 1
         return 1
 
+    cdef int refuse(self, Block* block) except -1:
+        """Its file is not there, or another: 0, for those who wanted to read it."""
+        self.let_go_map(block)
+        forget_index(block)
+        block.flags |= BLOCK_UNREADABLE
+        if not self.replaying:
+            self.note_unreadable(block)
+        return 0
+
     cdef int note_unreadable(self, Block* block) except -1:
+        path = self.block_path(block.number)
         return self.note_lost(max(block.first_seq, self.floor), block.last_seq,
-                              f"{self.block_path(block.number)}: missing, or its header does not hold")
+                              f"{path}: {why_refused(path, self.group, self.salt, block)}")
 
     cdef void let_go_map(self, Block* block) noexcept:
         """Forget the map, and the index that lies in it. A pinned view keeps the memory alive."""
@@ -166,6 +175,8 @@ cdef class BlockTable(JobOwner):
                 footer.number != block.number):
             self.damage.append(f"{self.block_path(block.number)}: footer does not hold, index rebuilt")
             return self.scan_block(block)
+        if not footer_fits(&footer, block):
+            return self.refuse(block)
         if footer.generation > block.generation:
             self.adopt_footer(block, &footer)
         if footer.slots < block.slots or footer.data_end < block.data_end:
@@ -225,7 +236,7 @@ cdef class BlockTable(JobOwner):
         block.flags = block.flags & ~<uint32_t>BLOCK_SPARSE | (fresh.flags & BLOCK_SPARSE)
         block.frames, block.frame_table = fresh.frames, fresh.frame_table
         block.index_owned = True
-        return block.offsets != NULL
+        return block.offsets != NULL if end_fits(block, self.salt) else self.refuse(block)
 
     cdef uint32_t torn_size(self, const char* at, uint64_t room, Record* out) except? 0:
         """The size of a record that was being erased when the power went; 0: it is none."""
@@ -584,17 +595,3 @@ cdef class BlockTable(JobOwner):
     def check_all(self) -> None:
         """Read every live record; what does not hold ends in `lost`."""
         self.visit(self.floor, check_only, NULL)
-
-
-cdef tuple as_tuple(const Record* record):
-    return (record.seq, record.ts_ns, record.subject[:record.subject_len], record.hdr[:record.hdr_len],
-            record.msg[:record.msg_len])
-
-
-cdef int collect(void* context, const Record* record) except -1:
-    (<list>context).append((record.seq, record.skip_count) if record.skip_count else as_tuple(record))
-    return 0
-
-
-cdef int check_only(void* context, const Record* record) except -1:
-    return 0

@@ -18,6 +18,11 @@ cdef struct Record:
 ctypedef int (*RecordVisit)(void* context, const Record* record) except -1
 
 
+cdef tuple as_tuple(const Record* record)
+cdef int check_only(void* context, const Record* record) except -1
+cdef int collect(void* context, const Record* record) except -1
+
+
 cdef class RecordHome:
     cdef readonly uint64_t last_seq
     cdef int append(self, const Record* record) except -1

@@ -6,6 +6,22 @@ The logic (limits, subjects, time to live, what is deleted and why) is written o
 """
 
 
+cdef tuple as_tuple(const Record* record):
+    return (record.seq, record.ts_ns, record.subject[:record.subject_len], record.hdr[:record.hdr_len],
+            record.msg[:record.msg_len])
+
+
+cdef int collect(void* context, const Record* record) except -1:
+    """A `RecordVisit` over a list; a skip is `(seq, count)`."""
+    (<list>context).append((record.seq, record.skip_count) if record.skip_count else as_tuple(record))
+    return 0
+
+
+cdef int check_only(void* context, const Record* record) except -1:
+    """A `RecordVisit` for those who only want to know whether all holds."""
+    return 0
+
+
 cdef class RecordHome:
     """Abstract. `last_seq` is the highest sequence appended or skipped and not cut; 0 at first."""
 

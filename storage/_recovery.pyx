@@ -135,24 +135,27 @@ cdef int rebuild(BlockHome home, uint64_t index, list blocks) except -1:
 
     Which messages had been deleted before that is not known any more.
     """
+    cdef list refused = []
     home.log_group.resume(index)
     for name in blocks:
-        rebuild_block(home, int(name.removesuffix(".blk"), 16), f"{home.path}/{name}")
+        rebuild_block(home, int(name.removesuffix(".blk"), 16), f"{home.path}/{name}", refused)
     if home.block_count:
         home.damage.append(f"{home.path}: state does not hold, read again from the blocks")
 
 
-cdef int rebuild_block(BlockHome home, uint64_t number, str path) except -1:
+cdef int rebuild_block(BlockHome home, uint64_t number, str path, list refused) except -1:
     """Add one block from its file, by its footer or record by record."""
     cdef Block* block
     cdef FileMap file = map_file(path)
     cdef uint32_t index_start
     cdef uint64_t first_seq
     home.next_number = max(home.next_number, number + 1)
-    if not check_head(file.data, file.size, home.group, number):
-        home.damage.append(f"{path}: header does not hold")
+    if not check_head(file.data, file.size, home.group, number) or load64(file.data + 48) != home.salt:
+        home.damage.append(f"{path}: header does not hold, or is that of another block")
+        refused.append(number)
         return 0
     first_seq = load64(file.data + 32)
+    follow_chain(home, number, first_seq, load64(file.data + 40), refused)
     home.open_block(max(first_seq, home.last_seq + 1), 0)
     block = home.active
     home.active = NULL
@@ -167,6 +170,7 @@ cdef int rebuild_block(BlockHome home, uint64_t number, str path) except -1:
         block.written = block.data_end
     else:
         block.data_end = block.written = 0xFFFFFFFF if load16(file.data + 10) & 1 else <uint32_t>file.size
+        block.generation = load32(file.data + 12)
         block.last_seq = 0xFFFFFFFFFFFFFFFF
         rescan(home, block)
     if block.slots == 0:
@@ -179,6 +183,62 @@ cdef int rebuild_block(BlockHome home, uint64_t number, str path) except -1:
     if home.floor <= 1 and home.block_count == 1:
         home.floor = block.first_seq
     return 0
+
+
+cdef int follow_chain(BlockHome home, uint64_t number, uint64_t first_seq, uint64_t prior, list refused) except -1:
+    """Before block `number` is added: end the one before where this one goes on, and tell what is missing between."""
+    cdef Block* before
+    cdef const char* last = NULL
+    while home.block_count and home.blocks[home.block_count - 1].first_seq >= first_seq:
+        leave_out_last(home)            # taken back before this block began
+    if home.block_count == 0:
+        return 0
+    before = home.blocks[home.block_count - 1]
+    if before.last_checksum != prior and home.need_index(before):
+        last = end_where_cut(home, before, first_seq, prior)
+    home.last_seq, home.last_checksum = before.last_seq, before.last_checksum
+    if before.last_checksum == prior or (last != NULL and last[4] == KIND_ERASED):
+        return 0
+    if before.flags & BLOCK_FRAMED and before.index_owned and number == before.number + 1:
+        return 0                # what its last record was before it was encrypted, only its footer had
+    between = f", from sequence {before.last_seq + 1} to {first_seq - 1}" if before.last_seq + 1 < first_seq else ""
+    if number == before.number + 1 or any(other > before.number for other in refused):
+        home.note_lost(before.last_seq + 1, first_seq - 1,
+                       f"{home.block_path(number)}: does not go on where the block before ends{between}")
+    elif between:
+        home.damage.append(f"{home.path}: blocks {before.number + 1} to {number - 1} are deleted or lost{between}")
+    return 0
+
+
+cdef int leave_out_last(BlockHome home) except -1:
+    """Out of the table; its file stays, for whoever wants to look."""
+    cdef Block* block = home.blocks[home.block_count - 1]
+    home.damage.append(f"{home.block_path(block.number)}: left out, a later block has its sequences")
+    home.block_count -= 1
+    home.let_go_map(block)
+    free_block(block)
+    return 0
+
+
+cdef const char* end_where_cut(BlockHome home, Block* before, uint64_t first_seq, uint64_t prior) except? NULL:
+    """Of a block behind which another begins: cut it behind the record with this checksum, or else below
+    `first_seq`. The record that is its last one then; NULL: none."""
+    cdef uint32_t slot = before.slots
+    cdef const char* at = NULL
+    cdef Record record
+    while slot:
+        at = home.locate(before, slot - 1) if before.offsets[slot - 1] else NULL
+        if at != NULL and load64(at + load32(at) - 8) == prior:
+            view_record(at, &record)
+            home.shorten(before, slot, min(record.seq + max(record.skip_count, <uint64_t>1), first_seq) - 1)
+            return at
+        slot -= 1
+    if before.last_seq >= first_seq:
+        home.shorten(before, <uint32_t>slot_at_or_after(before, first_seq), first_seq - 1)
+    slot = before.slots
+    while slot and before.offsets[slot - 1] == 0:
+        slot -= 1
+    return home.locate(before, slot - 1) if slot else NULL
 
 
 cdef int rescan(BlockHome home, Block* block) except -1:

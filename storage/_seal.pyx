@@ -191,7 +191,6 @@ cdef int copy_live(const BlockJob* work, Block* fresh, char* out) noexcept nogil
         fresh.deltas[fresh.slots] = <uint32_t>(seq - old.first_seq)
         fresh.slots += 1
         fresh.data_end += size
-        fresh.last_checksum = load64(at + size - 8)
         if at[4] == KIND_SKIP:
             fresh.skips += 1
             continue
@@ -245,6 +244,7 @@ cdef int run_compact(Job* job, const FileCalls* calls) noexcept nogil:
         target.generation, target.flags = old.generation + 1, BLOCK_SEALED | BLOCK_SPARSE | (
             old.flags & BLOCK_ENCRYPTED)
         target.data_end = BLOCK_HEAD
+        target.last_checksum = old.last_checksum    # the chain is of what was written, whatever is left of it
         target.offsets, target.deltas = index, index + old.slots
         memcpy(out, work.data, BLOCK_HEAD)
         store32(out + 12, target.generation)
