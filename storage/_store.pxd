@@ -56,6 +56,8 @@ cdef class StreamStore:
     cdef Refusal check(self, const Record* record) noexcept
     cdef Refusal store_record(self, Record* record, int64_t ttl_ns) except *
     cdef int store_records(self, Record* records, const int64_t* ttls_ns, size_t count, Refusal* refusals) except -1
+    # Only the last so many stay of the subject with that number.
+    cdef int trim_subject(self, uint32_t number, uint64_t messages_max) except -1
     cdef uint64_t last_seq_of(self, const char* subject, uint16_t subject_len) noexcept nogil
     cdef uint64_t count_of(self, const char* subject, uint16_t subject_len) noexcept nogil
 
@@ -83,7 +85,6 @@ cdef class StreamStore:
     cdef int _find_first(self) except -1
     cdef int _drop_first(self) except -1
     cdef int _trim(self) except -1
-    cdef int _trim_subject(self, uint32_t number) except -1
     cdef bint _over_limits(self) noexcept
     cdef uint64_t _counted_quietly(self, uint64_t seq) noexcept
     cdef object _message(self, uint64_t seq)

@@ -151,7 +151,7 @@ cdef class StreamStore:
         self.home.append(record)
         self._index(record, ttl_ns)
         if self.subject_messages_max:
-            self._trim_subject(self.last_subject)
+            self.trim_subject(self.last_subject, self.subject_messages_max)
         if self._over_limits():
             self._trim()
         return ACCEPTED
@@ -333,8 +333,8 @@ cdef class StreamStore:
         self._find_first()
         return 0
 
-    cdef int _trim_subject(self, uint32_t number) except -1:
-        while self.subjects.subjects[number].count > self.subject_messages_max:
+    cdef int trim_subject(self, uint32_t number, uint64_t messages_max) except -1:
+        while self.subjects.subjects[number].count > messages_max:
             self.remove(self.spans.first_of(self.subjects, number, 0), False)
         return 0
 

@@ -68,25 +68,27 @@ class SubjectTransform:
         tokens = plain_tokens(destination)
         if "*" in tokens or (self._source_tokens[-1] == ">") != (tokens[-1] == ">"):
             raise TransformError("invalid subject")
-        self._open_ended = tokens[-1] == ">"
+        self.is_open_ended = tokens[-1] == ">"
         stars = [at for at, token in enumerate(self._source_tokens) if token == "*"]
         wild = bool(stars) or self._source_tokens[-1] == ">"
-        self._pieces = [resolve(parse_token(token), token, stars, wild, strict) for token in tokens]
-        if strict and wild and sum(len(piece.tokens) for piece in self._pieces) < len(stars):
+        self.pieces = [resolve(parse_token(token), token, stars, wild, strict) for token in tokens]
+        if strict and wild and sum(len(piece.tokens) for piece in self.pieces) < len(stars):
             raise bad("not using all of the token wildcard(s)", destination)
 
     def apply(self, subject: str) -> str | None:
-        """The new subject, or None when `subject` (a literal one) does not match the source."""
+        """The new subject; None: `subject` does not match the source or is no literal one."""
         if self.source == self.destination == ">":
             return subject
         tokens = subject.split(".")
+        if "" in tokens or "*" in tokens or tokens[-1] == ">":
+            return None
         if self.source != ">" and not covers(self._source_tokens, tokens):
             return None
         return self.map_tokens(tokens)
 
     def map_tokens(self, tokens: Sequence[str]) -> str:
-        mapped = [self._render(piece, tokens) for piece in self._pieces]
-        if self._open_ended:
+        mapped = [self._render(piece, tokens) for piece in self.pieces]
+        if self.is_open_ended:
             mapped[-1:] = tokens[len(self._source_tokens) - 1 :]
         return ".".join(mapped)
 
@@ -207,12 +209,10 @@ def integer(text: str, token: str, most: int = 2**63 - 1) -> int:
 
 def partition(key: str, count: int) -> str:
     """FNV-1a of the key, modulo the number of partitions."""
-    if count == 0:
-        return "0"
-    value = FNV_OFFSET
-    for byte in key.encode():
+    value, modulus = FNV_OFFSET, count & 0xFFFFFFFF
+    for byte in key.encode("utf-8", "surrogateescape"):
         value = (value ^ byte) * FNV_PRIME & 0xFFFFFFFF
-    return str(value % (count & 0xFFFFFFFF))
+    return str(value % modulus) if modulus else "0"
 
 
 def cut(piece: Piece, text: str) -> str:
@@ -221,24 +221,30 @@ def cut(piece: Piece, text: str) -> str:
         return text
     if piece.function == "split":
         return ".".join(part for part in text.split(piece.text) if part) if piece.text else text
+    # Sizes are of bytes, wherever that leaves a character.
+    token = text.encode("utf-8", "surrogateescape")
+    return cut_bytes(piece, token).decode("utf-8", "surrogateescape")
+
+
+def cut_bytes(piece: Piece, token: bytes) -> bytes:
     size = piece.number
-    if not 0 < size < len(text):
-        return text
+    if not 0 < size < len(token):
+        return token
     match piece.function:
         case "left":
-            return text[:size]
+            return token[:size]
         case "right":
-            return text[-size:]
+            return token[-size:]
         case "splitFromLeft":
-            return f"{text[:size]}.{text[size:]}"
+            return token[:size] + b"." + token[size:]
         case "splitFromRight":
-            return f"{text[:-size]}.{text[-size:]}"
+            return token[:-size] + b"." + token[-size:]
         case "sliceFromLeft":
-            return ".".join(text[at : at + size] for at in range(0, len(text), size))
+            return b".".join(token[at : at + size] for at in range(0, len(token), size))
         case _:
-            head = len(text) % size
-            rest = [text[at : at + size] for at in range(head, len(text), size)]
-            return ".".join(([text[:head]] if head else []) + rest)
+            head = len(token) % size
+            rest = [token[at : at + size] for at in range(head, len(token), size)]
+            return b".".join(([token[:head]] if head else []) + rest)
 
 
 INVALID_TRANSFORM = "invalid mapping destination: invalid transform"

@@ -50,9 +50,10 @@ cdef void read_field(const char* at, const char* end, Fields* fields) noexcept n
     elif named(at, left, b"TTL:", 4):
         take(&fields.ttl, at + 4, end)
         fields.unusual |= HAS_TTL
-    elif named(at, left, b"Rollup:", 7) or (
-        named(at, left, b"Incr:", 5) or named(at, left, b"Schedule", 8)
-    ) or named(at, left, b"Batch-", 6) or named(at, left, b"Stream-Source:", 14) or (
+    elif named(at, left, b"Rollup:", 7):
+        take(&fields.rollup, at + 7, end)
+        fields.unusual |= HAS_ROLLUP
+    elif named(at, left, b"Incr:", 5) or named(at, left, b"Schedule", 8) or named(at, left, b"Batch-", 6) or named(at, left, b"Stream-Source:", 14) or (
         named(at, left, b"Request-Info:", 13) or named(at, left, b"Trace-", 6)
     ):
         fields.unusual |= HAS_OTHER
@@ -88,6 +89,18 @@ cdef uint64_t number_of(const Field* field) noexcept nogil:
             return <uint64_t>-1
         value = value * 10 + (field.text[i] - 48)
     return value
+
+
+cdef Rollup rollup_of(const Field* field) noexcept nogil:
+    cdef char[3] lower
+    cdef int i
+    if field.length != 3:
+        return ROLL_NOTHING
+    for i in range(3):
+        lower[i] = field.text[i] + 32 if 65 <= field.text[i] <= 90 else field.text[i]
+    if memcmp(lower, b"sub", 3) == 0:
+        return ROLL_SUBJECT
+    return ROLL_ALL if memcmp(lower, b"all", 3) == 0 else ROLL_NOTHING
 
 
 cdef bytes bytes_of(const Field* field):

@@ -1,24 +1,12 @@
 # cython: language_level=3
-from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from server.core._account cimport Account
 from server.core._sink cimport Msg
+from server.core._subjectplan cimport SubjectPlan
 from server.core._sublist cimport Sublist
-from server.jetstream._commit cimport Writer
+from server.jetstream._answering cimport Answering
 from server.jetstream._dedupe cimport DedupeWindow
 from server.jetstream._fields cimport Fields
-from storage._record cimport Record
-from storage._store cimport Refusal
-
-
-# An answer that waits until all up to `gate` is durable. Its texts stand behind it.
-cdef struct Answer:
-    uint64_t gate
-    uint64_t seq                # of a PubAck whose body is the tail behind the number
-    uint32_t reply_len
-    uint32_t body_len
-    int32_t header_size         # of the body; -1: the body is the tail of a PubAck
-    uint32_t room               # bytes to the next answer
 
 
 # What a turn accepted.
@@ -35,21 +23,20 @@ cdef class Usage:
     cdef public int64_t max         # -1: no limit
 
 
-cdef class StreamSink(Writer):
-    cdef Account account
+cdef class StreamSink(Answering):
     cdef readonly DedupeWindow window
     cdef object commit
     cdef object publisher
     cdef object on_stored
     cdef list subs                  # addresses of Sub
-    cdef bytes pub_ack              # a PubAck up to its sequence
     cdef public Usage usage
     cdef int64_t usage_counted
     cdef public Sublist interest    # of consumers, when messages nobody wants are skipped
     cdef public bint skip_unwanted
     cdef public bint all_unusual    # the stream has a feature for which each message goes to Python
+    cdef public SubjectPlan renames # what subjects become before they are stored; None: they stay
+    cdef public bint allow_rollup   # ... and nothing but the store has to know
     cdef public dict ttls           # text of a header -> ns: those that were seen, checked and taken as they are
-    cdef public bint no_ack
     cdef public bint sealed
     cdef public int64_t message_bytes_max
     cdef public uint64_t waiting_messages_max
@@ -69,14 +56,12 @@ cdef class StreamSink(Writer):
     cdef Mark turn_mark
     cdef Mark* marks                # turns that are not durable yet
     cdef size_t mark_head, mark_tail, mark_capacity
-    cdef char* answers
-    cdef size_t answer_head, answer_tail, answer_capacity
-    cdef char* line                 # reply and body of the answer on its way
-    cdef size_t line_capacity
 
     cdef int fail(self, Msg* message, error) noexcept
     cdef int accept(self, Msg* message) except -1
-    cdef int check_and_store(self, Msg* message, const Fields* fields, int64_t ttl_ns) except -1
+    cdef int check_and_store(self, Msg* message, const Fields* fields) except -1
+    cdef bint understands(self, Fields* fields) except -1
+    cdef int roll_up(self, const Msg* message, int what, bint keep) except -1
     cdef int64_t ttl_of(self, const Fields* fields) except? 0
     cdef int check_fields(self, Msg* message, const Fields* fields) except -1
     cdef int hand_over(self, Msg* message) except -1
@@ -85,16 +70,6 @@ cdef class StreamSink(Writer):
     cdef int skip(self) except -1
     cdef int stored(self, const char* message_id, uint32_t id_len, uint64_t size) except -1
     cdef int set_last_id(self, const char* text, uint32_t length) except -1
-    cdef int answer_ack(
-        self, const char* reply, uint32_t reply_len, uint64_t seq, const char* tail, uint32_t tail_len
-    ) except -1
-    cdef int add_answer(
-        self, const char* reply, uint32_t reply_len, uint64_t seq, const char* body,
-        uint32_t body_len, int32_t header_size
-    ) except -1
-    cdef int touch(self) except -1
     cdef int count_usage(self) noexcept
-    cdef int send(self, Answer* answer) except -1
-    cdef size_t fill_line(self, Answer* answer) except? 0
     cdef int open_ears(self, str subject) except -1
     cdef int drop_sub(self, size_t address) except -1

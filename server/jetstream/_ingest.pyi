@@ -2,8 +2,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from server.core._account import Account
+from server.core._subjectplan import SubjectPlan
 from server.core._sublist import Sublist
-from server.jetstream._commit import Writer
+from server.jetstream._answering import Answering
 from server.jetstream._dedupe import DedupeWindow
 from storage._store import StreamStore
 
@@ -21,7 +22,7 @@ class Commit(Protocol):
     def dirty(self, writer: Any, /) -> None: ...
     def broken(self, writer: Any, error: BaseException, /) -> None: ...
 
-class StreamSink(Writer):
+class StreamSink(Answering):
     """A stream's ears: checks and stores, and answers when what it stored is durable."""
 
     window: DedupeWindow
@@ -29,9 +30,12 @@ class StreamSink(Writer):
     interest: Sublist | None
     skip_unwanted: bool
     all_unusual: bool
+    renames: SubjectPlan | None
+    """What subjects become before they are stored."""
+    allow_rollup: bool
+    """... and nobody but the store has to know of one."""
     ttls: dict[bytes, int]
     """Nanoseconds by the text of the header: those that are taken as they are."""
-    no_ack: bool
     sealed: bool
     message_bytes_max: int
     waiting_messages_max: int
@@ -88,5 +92,15 @@ class StreamSink(Writer):
         """A PubAck, after all that was accepted so far is durable."""
     def answer(self, reply: bytes, body: bytes, headers: bytes = b"") -> None:
         """Any answer, in order with the PubAcks."""
+    def republish(
+        self,
+        subject: bytes,
+        headers: bytes,
+        payload: bytes,
+        seq: int,
+        ts_ns: int,
+        before: int,
+    ) -> None:
+        """A copy of what was stored, when it is durable; `before` was the subject's last one."""
     def removed(self) -> None:
         """Messages were removed: count anew; the removal is part of this turn."""

@@ -8,22 +8,36 @@ so that order is kept. Answers leave by `release`, in the order in which they we
 all that was accepted before it is durable. What is accepted and not durable is bounded; beyond it a
 publish is refused with 429.
 """
-from libc.stdlib cimport free, malloc, realloc
+from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memmove
 
-from server.core._outbox cimport Chunk, chunk_new, chunk_release
-from server.core._router cimport route
-from server.core._sublist cimport MatchResult, Sub, sub_free, sub_new
-from server.core._table cimport hash_bytes
-from server.jetstream._acks cimport put_number
-from server.jetstream._fields cimport HAS_TTL, Field, Fields, number_of, read_fields
+from server.core._account cimport Account
+from server.core._subject cimport SUBJECT_LITERAL, subject_kind
+from server.core._sublist cimport Sub, sub_free, sub_new
+from server.jetstream._answering cimport RAW
+from server.jetstream._fields cimport (
+    HAS_OTHER,
+    HAS_ROLLUP,
+    HAS_TTL,
+    ROLL_ALL,
+    ROLL_NOTHING,
+    ROLL_SUBJECT,
+    Field,
+    Fields,
+    number_of,
+    read_fields,
+    rollup_of,
+)
 from storage._index cimport SUBJECT_LEN_MAX
+from storage._record cimport Record
 from storage._store cimport (
     ACCEPTED,
     BYTES_LIMIT,
     MESSAGES_LIMIT,
     SUBJECT_MESSAGES_LIMIT,
     SUBJECT_TOO_LONG,
+    Refusal,
     StreamStore,
 )
 
@@ -38,10 +52,6 @@ from storage.ports import (
 cdef enum:
     HEADER_BYTES_MAX = 65535
     RECORD_BYTES_MAX = 33_554_432
-    COPIED_BODY_MAX = 2048
-    NUMBER_BYTES = 21
-    RAW = 0
-    PUB_ACK = -1
 
 cdef dict REFUSALS = {
     MESSAGES_LIMIT: MessagesLimitError("maximum messages exceeded"),
@@ -72,18 +82,16 @@ cdef inline str text_of(const char* text, size_t length):
     return text[:length].decode("utf-8", "surrogateescape")
 
 
-cdef class StreamSink(Writer):
+cdef class StreamSink(Answering):
     def __init__(
         self, Account account not None, StreamStore store not None, str name, commit, publisher,
         on_stored, *, bint in_memory, str domain="", int64_t window_ns=0,
     ):
-        Writer.__init__(self, name.encode(), store, in_memory)
-        self.account = account
+        Answering.__init__(self, account, store, name, in_memory, domain)
         self.commit = commit
         self.publisher = publisher
         self.on_stored = on_stored
         self.subs = []
-        self.pub_ack = answers.pub_ack_prefix(name, domain)
         self.window = DedupeWindow(window_ns, seed=account.broker.random)
         self.message_bytes_max = -1
         self.waiting_messages_max = 100_000
@@ -96,8 +104,6 @@ cdef class StreamSink(Writer):
     def __dealloc__(self):
         free(self.last_id)
         free(self.marks)
-        free(self.answers)
-        free(self.line)
 
     # Subscriptions
 
@@ -169,7 +175,7 @@ cdef class StreamSink(Writer):
 
     cdef int accept(self, Msg* message) except -1:
         cdef Fields fields
-        cdef int64_t ttl_ns = 0
+        cdef Msg renamed
         if self.waiting_messages >= self.waiting_messages_max or (
             self.waiting_bytes >= self.waiting_bytes_max
         ):
@@ -177,11 +183,27 @@ cdef class StreamSink(Writer):
         if self.all_unusual or is_batch_reply(message):
             return self.hand_over(message)
         read_fields(message.payload, max(message.header_size, 0), &fields)
-        if fields.unusual == HAS_TTL:
-            ttl_ns = self.ttl_of(&fields)
-        if fields.unusual and ttl_ns == 0:
+        if fields.unusual and not self.understands(&fields):
             return self.hand_over(message)
-        return self.check_and_store(message, &fields, ttl_ns)
+        if self.renames is not None and self.renames.apply(message.subject, message.subject_len):
+            renamed = message[0]
+            renamed.subject = self.renames.text
+            renamed.subject_len = <uint32_t>self.renames.text_len
+            message = &renamed
+        return self.check_and_store(message, &fields)
+
+    cdef bint understands(self, Fields* fields) except -1:
+        """What is unusual and yet done here: a known time to live, a rollup that is allowed."""
+        if fields.unusual & HAS_OTHER:
+            return False
+        if fields.unusual & HAS_TTL:
+            fields.ttl_ns = self.ttl_of(fields)
+            if fields.ttl_ns == 0:
+                return False
+        if fields.unusual & HAS_ROLLUP:
+            fields.rolls_up = rollup_of(&fields.rollup)
+            return self.allow_rollup and fields.rolls_up != ROLL_NOTHING
+        return True
 
     cdef int64_t ttl_of(self, const Fields* fields) except? 0:
         """A time to live that Python has checked before; 0: it has to look at this one."""
@@ -198,10 +220,11 @@ cdef class StreamSink(Writer):
         )
         return 0
 
-    cdef int check_and_store(self, Msg* message, const Fields* fields, int64_t ttl_ns) except -1:
+    cdef int check_and_store(self, Msg* message, const Fields* fields) except -1:
         cdef Record record
         cdef Refusal refusal
-        cdef uint64_t size
+        cdef uint64_t size, before = 0
+        cdef bint wanted
         record.subject = message.subject
         record.subject_len = <uint16_t>message.subject_len
         record.hdr_len = message.header_size if message.header_size > 0 else 0
@@ -229,10 +252,11 @@ cdef class StreamSink(Writer):
         ):
             return self.refuse(message, errors.INSUFFICIENT_RESOURCES, {})
         self.touch()
-        if self.skip_unwanted and (
-            self.interest is None
-            or not self.interest.has_interest(message.subject, message.subject_len)
-        ):
+        wanted = not self.skip_unwanted or (
+            self.interest is not None
+            and self.interest.has_interest(message.subject, message.subject_len)
+        )
+        if not wanted:
             self.skip()
         else:
             if self.usage is not None and self.usage.max >= 0 and (
@@ -240,13 +264,32 @@ cdef class StreamSink(Writer):
             ):
                 return self.refuse(message, errors.ACCOUNT_RESOURCES_EXCEEDED, {})
             record.ts_ns = self.turn_ns
-            refusal = self.store.store_record(&record, ttl_ns)
+            if self.copies is not None:
+                before = self.store.last_seq_of(record.subject, record.subject_len)
+            refusal = self.store.store_record(&record, fields.ttl_ns)
             if refusal != ACCEPTED:
                 return self.refuse(
                     message, errors.STREAM_STORE_FAILED, {"err": str(REFUSALS[refusal])}
                 )
         self.stored(fields.message_id.text, fields.message_id.length, size)
+        if fields.rolls_up != ROLL_NOTHING:
+            self.roll_up(message, fields.rolls_up, wanted)
+        if self.copies is not None and wanted:
+            self.send_copy(&record, before)
         return self.answer_ack(message.reply, message.reply_len, self.store.last_seq, b"}", 1)
+
+    cdef int roll_up(self, const Msg* message, int what, bint keep) except -1:
+        """Only what was just stored stays of its subject or of the stream."""
+        if what == ROLL_ALL:
+            if self.store.messages > keep:
+                self.store.purge(None, keep=keep)
+        elif keep and subject_kind(message.subject, message.subject_len) == SUBJECT_LITERAL:
+            self.store.trim_subject(self.store.last_subject, keep)
+        else:
+            self.store.purge(text_of(message.subject, message.subject_len), keep=keep)
+        if self.usage is not None:
+            self.count_usage()
+        return 0
 
     cdef int check_fields(self, Msg* message, const Fields* fields) except -1:
         """What a publisher expects; 1: the message was answered."""
@@ -386,6 +429,8 @@ cdef class StreamSink(Writer):
         cdef Record record
         cdef Refusal refusal
         self.touch()
+        if len(subject) > SUBJECT_LEN_MAX:
+            raise REFUSALS[SUBJECT_TOO_LONG]
         record.subject = subject
         record.subject_len = <uint16_t>len(subject)
         record.hdr = headers
@@ -424,53 +469,22 @@ cdef class StreamSink(Writer):
                 reply, <uint32_t>len(reply), 0, whole, <uint32_t>len(whole), <int32_t>len(headers)
             )
 
+    def republish(
+        self, bytes subject, bytes headers, bytes payload, uint64_t seq, int64_t ts_ns, uint64_t before
+    ):
+        cdef Record record
+        record.subject, record.subject_len = subject, <uint16_t>len(subject)
+        record.hdr, record.hdr_len = headers, <uint32_t>len(headers)
+        record.msg, record.msg_len = payload, <uint32_t>len(payload)
+        record.seq, record.ts_ns, record.skip_count = seq, ts_ns if ts_ns else self.turn_ns, 0
+        self.send_copy(&record, before)
+
     def removed(self):
         self.touch()
         if self.usage is not None:
             self.count_usage()
 
-    # Answers
-
-    cdef int answer_ack(
-        self, const char* reply, uint32_t reply_len, uint64_t seq, const char* tail, uint32_t tail_len
-    ) except -1:
-        if reply == NULL or self.no_ack:
-            return 0
-        return self.add_answer(reply, reply_len, seq, tail, tail_len, PUB_ACK)
-
-    cdef int add_answer(
-        self, const char* reply, uint32_t reply_len, uint64_t seq, const char* body,
-        uint32_t body_len, int32_t header_size
-    ) except -1:
-        cdef size_t room = (sizeof(Answer) + reply_len + body_len + 7) & ~<size_t>7
-        cdef size_t wanted
-        cdef char* bigger
-        cdef Answer* answer
-        self.touch()
-        if self.answer_capacity - self.answer_tail < room:
-            if self.answer_head >= self.answer_capacity // 2:
-                memmove(self.answers, self.answers + self.answer_head,
-                        self.answer_tail - self.answer_head)
-                self.answer_tail -= self.answer_head
-                self.answer_head = 0
-            if self.answer_capacity - self.answer_tail < room:
-                wanted = max(2 * self.answer_capacity, self.answer_tail + room, <size_t>1024)
-                bigger = <char*>realloc(self.answers, wanted)
-                if bigger == NULL:
-                    raise MemoryError
-                self.answers = bigger
-                self.answer_capacity = wanted
-        answer = <Answer*>(self.answers + self.answer_tail)
-        answer.gate = self.store.last_seq
-        answer.seq = seq
-        answer.reply_len = reply_len
-        answer.body_len = body_len
-        answer.header_size = header_size
-        answer.room = <uint32_t>room
-        memcpy(<char*>answer + sizeof(Answer), reply, reply_len)
-        memcpy(<char*>answer + sizeof(Answer) + reply_len, body, body_len)
-        self.answer_tail += room
-        return 0
+    # Turns
 
     cpdef close_turn(self):
         cdef size_t wanted
@@ -496,7 +510,6 @@ cdef class StreamSink(Writer):
         self.turn_mark.messages = self.turn_mark.bytes = 0
 
     cpdef bint release(self, uint64_t seq) except -1:
-        cdef Answer* answer
         cdef uint64_t before = self.durable_seq
         while self.mark_head < self.mark_tail and self.marks[self.mark_head].last_seq <= seq:
             self.waiting_messages -= self.marks[self.mark_head].messages
@@ -510,84 +523,6 @@ cdef class StreamSink(Writer):
                 self.shown_seq = seq
             if self.told or self.listeners:
                 self.on_stored(before + 1, seq)
-        while self.answer_head < self.answer_tail:
-            answer = <Answer*>(self.answers + self.answer_head)
-            if answer.gate > self.durable_seq:
-                return True
-            # Before it is sent: a delivery may publish to this stream and move the arena.
-            self.answer_head += answer.room
-            self.send(answer)
-        if self.answer_capacity > (1 << 20):
-            free(self.answers)
-            self.answers = NULL
-            self.answer_capacity = 0
-        self.answer_head = self.answer_tail = 0
+        if self.answer_head < self.answer_tail and self.send_answers():
+            return True
         return self.mark_head < self.mark_tail
-
-    cdef size_t fill_line(self, Answer* answer) except? 0:
-        """Reply, body and CRLF in memory that stays; the size of the body."""
-        cdef const char* reply = <const char*>answer + sizeof(Answer)
-        cdef const char* body = reply + answer.reply_len
-        cdef size_t prefix = len(self.pub_ack) if answer.header_size == PUB_ACK else 0
-        cdef size_t wanted = answer.reply_len + prefix + NUMBER_BYTES + answer.body_len + 2
-        cdef char* bigger
-        cdef char* to
-        if wanted > self.line_capacity:
-            bigger = <char*>realloc(self.line, 2 * wanted)
-            if bigger == NULL:
-                raise MemoryError
-            self.line = bigger
-            self.line_capacity = 2 * wanted
-        memcpy(self.line, reply, answer.reply_len)
-        to = self.line + answer.reply_len
-        if answer.header_size == PUB_ACK:
-            memcpy(to, <const char*>self.pub_ack, prefix)
-            to += prefix
-            to = put_number(to, answer.seq)
-        memcpy(to, body, answer.body_len)
-        to += answer.body_len
-        to[0] = 13
-        to[1] = 10
-        return to - self.line - answer.reply_len
-
-    cdef int send(self, Answer* answer) except -1:
-        cdef size_t size = self.fill_line(answer)
-        cdef Msg message
-        cdef Sublist sublist = self.account.sublist
-        cdef MatchResult* result
-        cdef Chunk* chunk = NULL
-        cdef int taken
-        message.subject = self.line
-        message.subject_len = answer.reply_len
-        message.header_size = answer.header_size if answer.header_size > 0 else 0
-        message.payload = self.line + answer.reply_len
-        message.size = <int32_t>size
-        message.reply = NULL
-        message.reply_len = 0
-        message.owner = NULL
-        message.origin = NULL
-        message.tail_len = message.plain_tail_len = 0
-        self.account.broker.last_line_id += 1
-        message.line_id = self.account.broker.last_line_id
-        # A reply subject is rarely used again: to remember it would push out what is.
-        result = sublist.fill(
-            message.subject, message.subject_len,
-            hash_bytes(message.subject, message.subject_len, sublist.seed), False,
-        )
-        if result.plain_count == 0 and result.group_count == 0:
-            return 0
-        if size > COPIED_BODY_MAX:
-            chunk = chunk_new(size + 2)
-            if chunk == NULL:
-                raise MemoryError
-            memcpy(chunk.data, message.payload, size + 2)
-            message.owner = chunk
-            message.payload = chunk.data
-        taken = route(sublist, result, &message, &self.account.broker.random)
-        if chunk != NULL:
-            chunk_release(chunk)
-        self.account.out_msgs += taken
-        self.account.out_bytes += <int64_t>taken * <int64_t>size
-        self.account.broker.out_msgs += taken
-        self.account.broker.out_bytes += <int64_t>taken * <int64_t>size
-        return 0

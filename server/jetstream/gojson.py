@@ -309,6 +309,7 @@ DIGITS_MAX = 40
 DEPTH_KEPT = 50
 BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
 
+SURROGATES = re.compile("[\ud800-\udfff]")
 LONE_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 
 
@@ -370,8 +371,22 @@ def is_empty(body: bytes) -> bool:
 
 def encode(value: Any) -> bytes:
     """JSON as the reference writes it: what HTML could take for markup is escaped."""
-    text = msgspec.json.encode(value)
+    try:
+        text = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        text = msgspec.json.encode(
+            printable(msgspec.to_builtins(value, enc_hook=msgspec.json.decode))
+        )
     text = text.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
     if not text.isascii():
         text = text.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
     return text
+
+
+def printable(value: Any) -> Any:
+    """With U+FFFD for each byte that is no UTF-8: subjects and ids may be any bytes."""
+    if isinstance(value, str):
+        return SURROGATES.sub("\N{REPLACEMENT CHARACTER}", value)
+    if isinstance(value, dict):
+        return {printable(key): printable(each) for key, each in value.items()}
+    return [printable(each) for each in value] if isinstance(value, list) else value

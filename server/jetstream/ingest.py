@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from server.core._subjectplan import SubjectPlan
 from server.jetstream._commit import LocalCommit
 from server.jetstream._feed import StreamFeed
 from server.jetstream._ingest import StreamSink
+from server.jetstream._republish import Republisher
 from server.jetstream.batchlimits import BatchCounts, BatchLimits
 from server.jetstream.direct import DirectGet
 from server.jetstream.publish import Publisher
@@ -81,12 +83,19 @@ class StreamIngest:
         sink.message_bytes_max = config.max_msg_size
         sink.skip_unwanted = config.retention == "interest"
         sink.window.set_window(config.duplicate_window)
-        sink.all_unusual = (
-            config.allow_msg_counter
-            or config.mirror is not None
-            or self.stream.transform is not None
-            or self.stream.republish is not None
+        sink.all_unusual = config.allow_msg_counter or config.mirror is not None
+        sink.allow_rollup = (
+            config.allow_rollup_hdrs
+            and not config.deny_purge
+            and not config.allow_msg_schedules
+            and not self.publisher.schedules.by_subject
         )
+        transform, republish = self.stream.transform, self.stream.republish
+        sink.renames = None if transform is None else SubjectPlan(transform)
+        sink.copies = None
+        if republish is not None and config.republish is not None:
+            headers_only = config.republish.headers_only
+            sink.copies = Republisher(republish, self.stream.name, headers_only)
         sink.ttls.clear()
         self.configure_told()
         self.direct.configure()

@@ -11,13 +11,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from server.core.subject import is_valid_literal
 from server.jetstream import answers, errors, headers, schedule, ttl
 from server.jetstream.apierror import ApiError
 from server.jetstream.atomic import ATOMIC_ID, AtomicBatches
 from server.jetstream.checks import MESSAGE_ID, REQUEST_INFO, ROLLUP, TTL, Checks, Message
 from server.jetstream.fastbatch import FastBatches
-from server.jetstream.gotime import time_text
 from server.jetstream.schedule import Schedules
 from storage.ports import StoredMessage, StoreError
 
@@ -139,8 +137,8 @@ class Publisher:
         """Streams that keep messages for consumers only skip what none of them wants."""
         if not self.sink.skip_unwanted:
             return True
-        interest = self.sink.interest
-        return interest is not None and interest.interested(subject.encode())
+        name, interest = subject.encode("utf-8", "surrogateescape"), self.sink.interest
+        return interest is not None and interest.interested(name)
 
     def after(self, message: Message, keep: int) -> None:
         """Rollup, and the schedule that this publish ends."""
@@ -161,33 +159,22 @@ class Publisher:
     # Republish
 
     def last_seq_for_republish(self, subject: str) -> int:
-        if self.stream.republish is None:
+        if self.sink.copies is None:
             return 0
         last = self.stream.store.load_last(subject)
         return last.seq if last is not None else 0
 
     def republish(self, message: Message, seq: int, before: int) -> None:
         """A copy for plain subscribers, when the message is durable."""
-        transform, wanted = self.stream.republish, self.stream.config.republish
-        if transform is None or wanted is None:
-            return
-        target = transform.apply(message.subject)
-        if target is None or not is_valid_literal(target):
-            return
-        fields = [
-            (b"Nats-Stream", self.stream.name),
-            (b"Nats-Subject", message.subject),
-            (b"Nats-Sequence", str(seq)),
-            (b"Nats-Time-Stamp", time_text(message.ts_ns or self.sink.now_ns)),
-            (b"Nats-Last-Sequence", str(before)),
-        ]
-        if wanted.headers_only:
-            fields.append((b"Nats-Msg-Size", str(len(message.payload))))
-        block = (message.headers or headers.EMPTY)[:-2]
-        for name, text in fields:
-            block += name + b": " + text.encode("utf-8", "surrogateescape") + b"\r\n"
-        body = b"" if wanted.headers_only else message.payload
-        self.sink.answer(target.encode("utf-8", "surrogateescape"), body, block + b"\r\n")
+        if self.sink.copies is not None:
+            self.sink.republish(
+                message.subject.encode("utf-8", "surrogateescape"),
+                message.headers,
+                message.payload,
+                seq,
+                message.ts_ns,
+                before,
+            )
 
     # Schedules
 

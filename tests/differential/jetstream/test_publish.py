@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.differential.jetstream import publishes
+from tests.differential.jetstream import publishes, reshaped_cases
 from tests.differential.jetstream.client import Client
 from tests.differential.jetstream.play import known_differences
 from tests.differential.jetstream.publishes import Publishes, Send
@@ -76,7 +76,8 @@ def compare(pair: Pair, case: Publishes) -> None:
 
 
 def cases(group: str) -> list[Any]:
-    return [pytest.param(case, id=case.name) for case in publishes.GROUPS[group]()]
+    groups = publishes.GROUPS | reshaped_cases.GROUPS
+    return [pytest.param(case, id=case.name) for case in groups[group]()]
 
 
 @pytest.mark.feature("3.001", "3.002", "3.003", "3.004", "3.005", "3.006", "3.011", "3.012")
@@ -101,6 +102,24 @@ def test_schedules(pair: Pair, case: Publishes) -> None:
 @pytest.mark.feature("3.006", "3.026", "3.027")
 @pytest.mark.parametrize("case", cases("limits"))
 def test_limits(pair: Pair, case: Publishes) -> None:
+    compare(pair, case)
+
+
+@pytest.mark.feature("2.018", "4-050", "4-051", "4-052", "4-055")
+@pytest.mark.parametrize("case", cases("transform"))
+def test_subject_transforms(pair: Pair, case: Publishes) -> None:
+    compare(pair, case)
+
+
+@pytest.mark.feature("3.026")
+@pytest.mark.parametrize("case", cases("republish"))
+def test_republishing(pair: Pair, case: Publishes) -> None:
+    compare(pair, case)
+
+
+@pytest.mark.feature("2.054", "3.017")
+@pytest.mark.parametrize("case", cases("rollup"))
+def test_rollups(pair: Pair, case: Publishes) -> None:
     compare(pair, case)
 
 
