@@ -80,7 +80,7 @@ class SubjectTransform:
         if self.source == self.destination == ">":
             return subject
         tokens = subject.split(".")
-        if "" in tokens or "*" in tokens or tokens[-1] == ">":
+        if not {"", "*", ">"}.isdisjoint(tokens):
             return None
         if self.source != ">" and not covers(self._source_tokens, tokens):
             return None
