@@ -10,9 +10,13 @@ cdef class PurgeJob:
     cdef SubjectFilter wanted
     cdef uint64_t at
     cdef uint64_t last
+    cdef uint64_t keep
     cdef uint64_t most
+    cdef uint64_t gone                  # sequences without a message, when `most` was found
     cdef readonly uint64_t purged
     cdef readonly bint done
+
+    cdef int find_most(self) except -1
 
 
 cdef PurgeJob purge_job(StreamStore store, SubjectFilter wanted, uint64_t seq, uint64_t keep)

@@ -16,15 +16,12 @@ cdef enum:
 cdef PurgeJob purge_job(StreamStore store, SubjectFilter wanted, uint64_t seq, uint64_t keep):
     """Remove what matches below `seq` (0: any) except the last `keep` that match."""
     cdef PurgeJob job = PurgeJob()
-    cdef uint64_t matching
     job.store = store
     job.wanted = wanted
     job.last = store.last_seq if seq == 0 else min(store.last_seq, seq - 1)
     job.at = store.first_seq
-    job.most = <uint64_t>-1
-    if keep:
-        matching = store.pending_from(wanted, 0)
-        job.most = matching - keep if matching > keep else 0
+    job.keep = keep
+    job.find_most()
     if seq == 1 or store.messages == 0 or job.most == 0:
         job.done = True
     elif wanted.filter_count == 0 and seq == 0 and keep == 0:
@@ -35,12 +32,25 @@ cdef PurgeJob purge_job(StreamStore store, SubjectFilter wanted, uint64_t seq, u
 
 
 cdef class PurgeJob:
+    cdef int find_most(self) except -1:
+        """How many there are to remove: fewer, when others of them went for another reason."""
+        cdef uint64_t matching
+        self.gone = self.store.last_seq - self.store.messages
+        self.most = <uint64_t>-1
+        if self.keep:
+            matching = self.store.pending_from(self.wanted, 0)
+            matching -= self.store.pending_from(self.wanted, self.last + 1)
+            self.most = self.purged + (matching - self.keep if matching > self.keep else 0)
+        return 0
+
     def step(self, uint64_t messages_max):
         """Remove up to `messages_max` more; whether all is done."""
         cdef uint64_t[FOUND_AT_ONCE] found
         cdef uint64_t left = messages_max, resume = 0
         cdef uint32_t most
         cdef int count, i
+        if self.gone != self.store.last_seq - self.store.messages:
+            self.find_most()
         while left and not self.done:
             most = <uint32_t>min(left, self.most - self.purged, <uint64_t>FOUND_AT_ONCE)
             if most == 0 or self.at > self.last:
@@ -51,6 +61,7 @@ cdef class PurgeJob:
             for i in range(count):
                 self.store.remove(found[i], False)
             self.purged += count
+            self.gone += count
             left -= count
             if count < <int>most and self.at <= self.last:
                 # The search was cut short: that was a slice's work.

@@ -288,6 +288,21 @@ def test_purge_in_slices_leaves_what_comes_later(kind: StoreKind) -> None:
     assert store.subject_totals() == {"b": 50, "a": 2}
 
 
+def test_purge_in_slices_keeps_as_many_when_others_go_meanwhile(kind: StoreKind) -> None:
+    store = open_store(kind)
+    put(store, *["a", "b"] * 50)
+    job = store.start_purge("a", keep=20)
+    assert not job.step(10)
+    for seq in (*range(21, 41, 2), 99):
+        assert store.delete(seq)
+    put(store, "a")
+    while not job.step(3):
+        pass
+    # 50 were there: 10 purged, 11 deleted, 9 more to go until 20 are left, and a new one.
+    assert job.purged == 19
+    assert store.subject_totals() == {"b": 50, "a": 21}
+
+
 def test_compact_and_truncate(kind: StoreKind) -> None:
     store = open_store(kind)
     put(store, *["a", "b"] * 5)

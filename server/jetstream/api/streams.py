@@ -112,7 +112,7 @@ def stream_details(request: Request) -> Answer:
     return page | shown
 
 
-def purge(request: Request) -> Answer:
+def purge(request: Request) -> Generator[None, None, Answer]:
     asked = request.optional(PurgeRequest, "JSApiStreamPurgeRequest")
     if asked.seq > 0 and asked.keep > 0:
         raise errors.BAD_REQUEST()
@@ -121,7 +121,8 @@ def purge(request: Request) -> Answer:
         raise errors.STREAM_SEALED()
     if stream.config.deny_purge:
         raise errors.STREAM_PURGE_FAILED(err="stream purge not permitted")
-    return {"success": True, "purged": stream.purge(asked.filter, asked.seq, asked.keep)}
+    purged = yield from stream.purge_in_slices(asked.filter, asked.seq, asked.keep)
+    return {"success": True, "purged": purged}
 
 
 def needs_cluster(request: Request) -> Answer:

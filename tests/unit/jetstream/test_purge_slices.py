@@ -1,0 +1,136 @@
+"""A purge goes slice by slice: what happens between two slices is as good as at any other time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator
+from statistics import median
+from typing import Any
+
+import pytest
+
+from server.jetstream.apierror import ApiError
+from server.jetstream.stream import PURGED_AT_ONCE
+from tests.sim.world import SimWorld
+
+MANY = 1_000_000
+SLICE_S = 0.002
+
+
+@pytest.fixture
+def world() -> Iterator[SimWorld]:
+    world = SimWorld()
+    world.ask("STREAM.CREATE.S", {"name": "S", "subjects": ["s.>"], "storage": "memory"})
+    yield world
+    world.close()
+
+
+def fill(world: SimWorld, messages: int) -> None:
+    """Half of them on s.0, the others on s.1."""
+    for begin in range(0, messages, 1000):
+        numbers = range(begin, min(begin + 1000, messages))
+        world.say_many(b"".join(b"PUB s.%d 1\r\nx\r\n" % (number % 2) for number in numbers))
+    world.settle()
+
+
+def consumer(world: SimWorld, **config: Any) -> None:
+    config = {"durable_name": "C", "ack_policy": "explicit", "max_ack_pending": -1, **config}
+    answer = world.ask("CONSUMER.CREATE.S.C", {"stream_name": "S", "config": config})
+    assert "error" not in answer, answer
+    world.listen("pulled", "_INBOX.pulled")
+
+
+def pull(world: SimWorld, batch: int) -> list[str]:
+    """The ack subjects of what came; `no_wait`, so that a lack of messages is told."""
+    world.queues["pulled"].clear()
+    body = b'{"batch":%d,"no_wait":true}' % batch
+    world.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", body, reply="_INBOX.pulled")
+    world.settle()
+    return [heard.reply for heard in world.queues["pulled"] if heard.reply]
+
+
+def sequence(reply: str) -> int:
+    return int(reply.split(".")[5])
+
+
+def finish(slices: Generator[None, None, int]) -> int:
+    while True:
+        try:
+            next(slices)
+        except StopIteration as done:
+            return int(done.value)
+
+
+@pytest.mark.feature("1.035", "2.060")
+def test_what_is_published_between_slices_stays(world: SimWorld) -> None:
+    fill(world, 4 * PURGED_AT_ONCE)
+    slices = world.stream().purge_in_slices("s.0", 0, 0)
+    next(slices)
+    fill(world, 10)
+    assert finish(slices) == 2 * PURGED_AT_ONCE
+    answer = world.ask("STREAM.INFO.S", {"subjects_filter": ">"})
+    assert answer["state"]["subjects"] == {"s.0": 5, "s.1": 2 * PURGED_AT_ONCE + 5}
+
+
+@pytest.mark.feature("2.061")
+@pytest.mark.parametrize("filtered", [False, True])
+def test_a_consumer_goes_on_between_slices_and_behind_them(world: SimWorld, filtered: bool) -> None:
+    fill(world, 4 * PURGED_AT_ONCE)
+    consumer(world, **({"filter_subject": "s.0"} if filtered else {}))
+    given = pull(world, 3)
+    slices = world.stream().purge_in_slices("s.0", 0, 0)
+    next(slices)
+    given += pull(world, 3)
+    for reply in given:
+        world.publish(reply, b"+ACK")
+    # The first slice took the first of s.0: those of the second pull are what is still there.
+    assert [sequence(reply) for reply in given[:3]] == ([1, 3, 5] if filtered else [1, 2, 3])
+    there = world.stream().store.load
+    assert all(there(sequence(reply)) for reply in given[3:])
+    finish(slices)
+    world.settle()
+    info = world.ask("CONSUMER.INFO.S.C")
+    assert info["num_ack_pending"] == 0
+    left = [seq for seq in range(1, 4 * PURGED_AT_ONCE + 1) if seq % 2 == 0]
+    behind = [seq for seq in left if seq > sequence(given[-1])]
+    assert info["num_pending"] == (0 if filtered else len(behind))
+    assert [sequence(reply) for reply in pull(world, 4)] == ([] if filtered else behind[:4])
+
+
+@pytest.mark.feature("2.061")
+def test_nothing_left_for_a_consumer_is_told_in_the_middle(world: SimWorld) -> None:
+    fill(world, 2 * PURGED_AT_ONCE + 2)
+    consumer(world, filter_subject="s.0")
+    slices = world.stream().purge_in_slices("s.0", 0, 0)
+    next(slices)
+    assert [sequence(reply) for reply in pull(world, 9)] == [2 * PURGED_AT_ONCE + 1]
+    assert pull(world, 1) == []
+    (told,) = world.queues["pulled"]
+    assert told.headers.startswith(b"NATS/1.0 404")
+    finish(slices)
+    assert world.ask("CONSUMER.INFO.S.C")["num_pending"] == 0
+
+
+@pytest.mark.feature("1.035")
+def test_a_stream_that_goes_in_the_middle(world: SimWorld) -> None:
+    fill(world, 4 * PURGED_AT_ONCE)
+    slices = world.stream().purge_in_slices("s.0", 0, 0)
+    next(slices)
+    assert world.ask("STREAM.DELETE.S")["success"]
+    with pytest.raises(ApiError, match="stream not found"):
+        finish(slices)
+
+
+@pytest.mark.slow
+@pytest.mark.feature("1.035")
+def test_the_slices_of_a_purge_of_many_are_short(world: SimWorld) -> None:
+    fill(world, MANY)
+    slices = world.stream().purge_in_slices("s.0", 0, 10)
+    took, at = [], time.thread_time()
+    for _ in slices:
+        now = time.thread_time()
+        took.append(now - at)
+        at = now
+    assert len(took) > MANY // 4 // PURGED_AT_ONCE
+    assert median(took) <= SLICE_S / 4
+    assert world.stream().state().messages == MANY // 2 + 10
