@@ -31,8 +31,10 @@ cdef class BlockQueue:
     cdef size_t count           # of batches that wait
     cdef uint64_t ticket        # of the last one
     cdef uint64_t handed_position   # where in the log the first one begins
+    cdef uint64_t end               # ... and the last one ends
     cdef object under_way       # deque of (homes, how many batches): handed to the block thread
 
     cdef int add(self, Batch batch) except -1
+    cdef uint64_t bytes_max(self) noexcept
     cdef int hand_over(self) except -1
     cdef int finished(self, BlockJob* job) except -1

@@ -3,11 +3,13 @@
 
 Contract: `add` takes batches in order. `hand_over` gives what waits to the block thread, as one job
 that comes back to `finished`; whoever queues work behind a batch's records calls it first. What
-waits is bounded by bytes of the log, by batches, and by the owner's tick, which hands over the rest.
-Until then reads find the records in the log's chunks.
+waits is bounded by bytes of the log (more for many streams, so that each write is worth its call), by
+batches, by the writes of one stream, and by the owner's tick, which hands over the rest. Until then
+reads find the records in the log's chunks.
 """
 from collections import deque
 
+from libc.stdint cimport uint64_t
 from libc.stdlib cimport calloc, free, malloc
 
 from storage._block cimport JOB_APPLY, Extent, run_apply
@@ -16,8 +18,11 @@ from storage._checkpoint cimport free_group
 from storage._disk cimport Job
 
 cdef enum:
-    WAITING_BYTES_MAX = 1 << 20
-    WAITING_BATCHES_MAX = 128       # reads look through the writes that a home waits for
+    WAITING_BYTES_MIN = 1 << 20     # fewer need not be handed over
+    WAITING_BYTES_MAX = 8 << 20
+    WAITING_BYTES_OF_HOME = 8 << 10
+    WAITING_BATCHES_MAX = 1024
+    WAITING_WRITES_MAX = 128        # batches with writes of one home: reads look through them
 
 
 cdef class Batch:
@@ -44,7 +49,10 @@ cdef class BlockQueue:
         """Its records are durable."""
         cdef BlockHome home
         cdef size_t index = 0
+        cdef bint many_writes = False
         for home in batch.homes:
+            if home.pending_count - home.pending_head >= WAITING_WRITES_MAX:
+                many_writes = True
             home.durable_seq = batch.last_seqs[index]
             index += 1
             if not home.waits_for_blocks:
@@ -52,11 +60,17 @@ cdef class BlockQueue:
                 self.homes.append(home)
         self.count += 1
         self.ticket = batch.ticket
-        if self.at_once or batch.needs_blocks() or self.count >= WAITING_BATCHES_MAX or (
-                batch.end - self.handed_position >= WAITING_BYTES_MAX):
-            self.handed_position = batch.end
+        self.end = batch.end
+        if self.at_once or batch.needs_blocks() or (
+            self.count >= (WAITING_WRITES_MAX if many_writes else WAITING_BATCHES_MAX)
+        ) or self.end - self.handed_position >= self.bytes_max():
             self.hand_over()
         return 0
+
+    cdef uint64_t bytes_max(self) noexcept:
+        """How much of the log may wait."""
+        cdef uint64_t wanted = <uint64_t>len(self.homes) * WAITING_BYTES_OF_HOME
+        return min(max(wanted, <uint64_t>WAITING_BYTES_MIN), <uint64_t>WAITING_BYTES_MAX)
 
     cdef int hand_over(self) except -1:
         cdef BlockJob* job
@@ -64,6 +78,7 @@ cdef class BlockQueue:
         cdef size_t count = 0
         if self.count == 0:
             return 0
+        self.handed_position = self.end
         for home in self.homes:
             count += home.copy_extents(self.ticket, NULL)
         job = <BlockJob*>calloc(1, sizeof(BlockJob))

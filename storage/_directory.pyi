@@ -30,7 +30,7 @@ class DataDirectory:
         block_size_min: int = ...,
         block_size_max: int = ...,
         backlog_bytes_max: int = ...,
-        files_open_max: int = 512,
+        files_open_max: int | None = None,
         maps_open_max: int = 1024,
         attach: Callable[[BlockHome, dict[str, Any]], object] | None = None,
         keys: ServerKeys | None = None,

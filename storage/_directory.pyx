@@ -19,7 +19,7 @@ from pathlib import Path
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free
 
-from storage.fs import StoreDown, read_if_there, sync_directory, take_lock, write_file
+from storage.fs import StoreDown, open_files_allowed, read_if_there, sync_directory, take_lock, write_file
 from storage.identity import PLAIN_VERSION, raise_version, read_identity, write_identity
 from storage.keys import DirectoryKeys
 from storage.meta import decode_meta, encrypted_meta, find_streams, name_in, no_codec, plain_meta, unlock
@@ -51,7 +51,7 @@ cdef class DataDirectory(BatchedDirectory):
     def __init__(self, path, files=None, *, durable: bool = True, threaded: bool = True,
                  segment_size: int = 64 << 20, log_bytes_max: int = 256 << 20,
                  block_size_min: int = 64 << 10, block_size_max: int = 8 << 20,
-                 backlog_bytes_max: int = 64 << 20, files_open_max: int = 512, maps_open_max: int = 1024,
+                 backlog_bytes_max: int = 64 << 20, files_open_max: int | None = None, maps_open_max: int = 1024,
                  attach=None, keys=None, label_of=name_in,
                  codec_of=no_codec, frame_cache_bytes_max: int = 32 << 20):
         """`attach(home, settings)` is called for each stream found, between its checkpoint and the replay.
@@ -94,6 +94,7 @@ cdef class DataDirectory(BatchedDirectory):
             self.keys = DirectoryKeys(keys, self.identity) if keys is not None else None
             if keys is not None:
                 raise_version(Path(self.path), self.identity, self.salt)
+            files_open_max = files_open_max or open_files_allowed()
             self.shop = Workshop(self.files, block_size_min, block_size_max, files_open_max, frame_cache_bytes_max)
             found = Replay(f"{self.path}/log", self.identity, self.salt)
             streams, self.next_group = find_streams(

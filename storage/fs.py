@@ -5,6 +5,7 @@ The data path's calls are in `_fs`, behind a port.
 
 import fcntl
 import os
+import resource
 from pathlib import Path
 
 
@@ -14,6 +15,12 @@ class NotUsable(Exception):
 
 class StoreDown(OSError):
     """The disk failed earlier; nothing can be written until a restart."""
+
+
+def open_files_allowed() -> int:
+    """How many blocks' files may be open: most of a process's descriptors are for connections."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return min(max(soft // 8, 64), 8192) if soft > 0 else 8192
 
 
 def write_file(path: Path, content: bytes) -> None:
