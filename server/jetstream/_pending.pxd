@@ -31,6 +31,9 @@ cdef class PendingTable:
     cdef uint32_t free_entry
     cdef uint32_t* index            # open addressing, entry numbers
     cdef uint32_t index_mask
+    cdef uint32_t* old_index        # what is not in `index` yet: a growth goes on with each entry
+    cdef uint32_t old_mask
+    cdef uint32_t moved             # slots of it that were looked at
     cdef readonly uint32_t known    # entries in use
     cdef readonly uint32_t pending
     cdef readonly uint32_t redelivered
@@ -66,6 +69,9 @@ cdef class PendingTable:
 
     cdef int grow(self) except -1
     cdef int grow_index(self) except -1
+    cdef void move_index(self, uint32_t slots) noexcept nogil
+    cdef void drop_old_index(self) noexcept nogil
+    cdef Entry* find_in(self, const uint32_t* index, uint32_t mask, uint64_t seq) noexcept nogil
     cdef void place(self, uint32_t number) noexcept nogil
     cdef void unindex(self, uint64_t seq) noexcept nogil
     cdef void count(self, Entry* entry) noexcept nogil

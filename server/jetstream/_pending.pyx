@@ -18,6 +18,7 @@ cdef enum:
     SHIFT_MIN = 20
     SHIFT_MAX = 40
     WAIT_PARTS = 64
+    MOVED_AT_ONCE = 8       # more than the slots of the old index for each entry until the next growth
 
 
 cdef inline uint32_t place_of(uint64_t seq, uint32_t mask) noexcept nogil:
@@ -41,6 +42,7 @@ cdef class PendingTable:
     def __dealloc__(self):
         free(self.entries)
         free(self.index)
+        free(self.old_index)
 
     # Memory
 
@@ -55,29 +57,52 @@ cdef class PendingTable:
 
     cdef int grow_index(self) except -1:
         cdef uint32_t slots = 2 * (self.index_mask + 1) if self.index != NULL else 2 * FIRST_CAPACITY
-        cdef uint32_t* old = self.index
-        cdef uint32_t i, before = self.index_mask + 1 if old != NULL else 0
-        cdef uint32_t* bigger = <uint32_t*>calloc(slots, sizeof(uint32_t))
+        cdef uint32_t* bigger
+        self.move_index(self.index_mask + 1)
+        bigger = <uint32_t*>calloc(slots, sizeof(uint32_t))
         if bigger == NULL:
             raise MemoryError
+        self.old_index, self.old_mask = self.index, self.index_mask
+        self.moved = 0
         self.index = bigger
         self.index_mask = slots - 1
-        for i in range(before):
-            if old[i]:
-                self.place(old[i])
-        free(old)
         return 0
+
+    cdef void move_index(self, uint32_t slots) noexcept nogil:
+        """From the smaller index to the one that took its place, so many slots of it."""
+        cdef uint32_t number
+        if self.old_index == NULL:
+            return
+        while slots and self.moved <= self.old_mask:
+            number = self.old_index[self.moved]
+            if number and self.entries[number].seq:
+                self.place(number)
+            self.moved += 1
+            slots -= 1
+        if self.moved > self.old_mask:
+            self.drop_old_index()
+
+    cdef void drop_old_index(self) noexcept nogil:
+        free(self.old_index)
+        self.old_index = NULL
+        self.old_mask = 0
 
     cdef void place(self, uint32_t number) noexcept nogil:
         cdef uint32_t at = place_of(self.entries[number].seq, self.index_mask)
         while self.index[at]:
+            if self.index[at] == number:
+                return
             at = (at + 1) & self.index_mask
         self.index[at] = number
 
     cdef void unindex(self, uint64_t seq) noexcept nogil:
         """Those behind it that could stand nearer to their place move up."""
         cdef uint32_t mask = self.index_mask, at = place_of(seq, mask), hole, home
-        while self.entries[self.index[at]].seq != seq:
+        while True:
+            if self.index[at] == 0:
+                return      # only the old index has it; it is not moved without a sequence
+            if self.entries[self.index[at]].seq == seq:
+                break
             at = (at + 1) & mask
         hole = at
         while True:
@@ -91,24 +116,31 @@ cdef class PendingTable:
         self.index[hole] = 0
 
     cdef size_t memory_bytes(self) noexcept nogil:
-        return self.capacity * sizeof(Entry) + (
-            (self.index_mask + 1) * sizeof(uint32_t) if self.index != NULL else 0
-        )
+        cdef size_t slots = self.index_mask + 1 if self.index != NULL else 0
+        if self.old_index != NULL:
+            slots += self.old_mask + 1
+        return self.capacity * sizeof(Entry) + slots * sizeof(uint32_t)
 
     # One message
 
     cdef Entry* find(self, uint64_t seq) noexcept nogil:
-        cdef uint32_t at, number
-        if self.known == 0:
+        cdef Entry* entry
+        if self.known == 0 or seq == 0:
             return NULL
-        at = place_of(seq, self.index_mask)
+        entry = self.find_in(self.index, self.index_mask, seq)
+        if entry == NULL and self.old_index != NULL:
+            entry = self.find_in(self.old_index, self.old_mask, seq)
+        return entry
+
+    cdef inline Entry* find_in(self, const uint32_t* index, uint32_t mask, uint64_t seq) noexcept nogil:
+        cdef uint32_t at = place_of(seq, mask), number
         while True:
-            number = self.index[at]
+            number = index[at]
             if number == 0:
                 return NULL
             if self.entries[number].seq == seq:
                 return &self.entries[number]
-            at = (at + 1) & self.index_mask
+            at = (at + 1) & mask
 
     cdef Entry* oldest(self) noexcept nogil:
         return &self.entries[self.oldest_entry] if self.oldest_entry else NULL
@@ -133,6 +165,7 @@ cdef class PendingTable:
             self.top += 1
         if self.index == NULL or 4 * self.known >= 3 * (self.index_mask + 1):
             self.grow_index()
+        self.move_index(MOVED_AT_ONCE)
         entry = &self.entries[number]
         memset(entry, 0, sizeof(Entry))
         entry.seq = seq
@@ -157,6 +190,7 @@ cdef class PendingTable:
         self.free_entry = number
         self.known -= 1
         if self.known == 0:
+            self.drop_old_index()
             self.top = 1
             self.free_entry = 0
 
@@ -333,6 +367,7 @@ cdef class PendingTable:
     cdef void clear(self) noexcept nogil:
         free(self.entries)
         free(self.index)
+        self.drop_old_index()
         self.entries = NULL
         self.index = NULL
         self.capacity = self.index_mask = self.free_entry = 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from random import Random
+
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -95,6 +98,41 @@ class Pending(RuleBasedStateMachine):
 
 TestPending = pytest.mark.feature("5.039", "5.042")(Pending.TestCase)
 TestPending.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.feature("5.042")
+@pytest.mark.parametrize("seed", range(5))
+def test_found_and_settled_while_the_index_grows(seed: int) -> None:
+    """Settled ones leave entries that are used again before the old index is moved."""
+    random = Random(seed)
+    table, known, last_seq = PendingProbe(30_000 * MS), list[int](), 0
+    for _ in range(4):
+        for _ in range(random.choice((100, 3_000, 20_000))):
+            last_seq += random.randint(1, 3)
+            assert table.delivered(last_seq, last_seq, MS) == 0
+            known.append(last_seq)
+            while known and random.random() < 0.3:
+                at = random.randrange(len(known))
+                known[at], known[-1] = known[-1], known[at]
+                assert table.settle(known[-1])
+                assert not table.settle(known.pop())
+        assert [seq for seq, _ in table.order] == sorted(known)
+        if random.random() < 0.5:
+            random.shuffle(known)
+            assert all(table.settle(seq) for seq in known)
+            known.clear()
+
+
+def test_growth_holds_nobody_up() -> None:
+    """No delivery moves the whole index: of a million, all but the unlucky take microseconds."""
+    table = PendingProbe(30_000 * MS)
+    took = []
+    for begin in range(1, 1_000_001, 1000):
+        started = time.thread_time_ns()
+        for seq in range(begin, begin + 1000):
+            table.delivered(seq, seq, seq)
+        took.append(time.thread_time_ns() - started)
+    assert max(took) < 15 * MS
 
 
 def test_a_million_cost_120_bytes_each() -> None:
