@@ -260,7 +260,7 @@ class Block:
         end = end or (self.footer.data_end if self.footer is not None else self.source.size)
         get = self.source.read if self.footer is None else self.source.view
         content = get(start, end - start)
-        if self.footer is not None and len(content) != end - start:
+        if len(content) != end - start:
             failed = BlockDamaged(self.source.name, start + len(content), "the file ends too soon")
             if skip is None:
                 raise failed

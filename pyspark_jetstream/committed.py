@@ -114,14 +114,15 @@ class StateFile:
         paths = [self._folder / name for name in ("state.a", "state.b")]
         seen = tuple(signature(path) for path in paths)
         if seen != self._seen:
-            states = [self._parse(path) for path in paths]
-            found = [state for state in states if state is not None]
-            if not found and any(seen):
+            # The newer by its head first: of a large stream each has megabytes of index.
+            tried = map(self._parse, sorted(paths, key=index_in_head, reverse=True))
+            found = next((state for state in tried if state is not None), None)
+            if found is None and any(seen):
                 raise NotUsable(
                     f"{self._folder}: neither state.a nor state.b holds: "
                     "let the server recover this directory first"
                 )
-            self._state = max(found, key=lambda state: state.index, default=State())
+            self._state = found or State()
             self._seen = seen
         return self._state
 
@@ -130,6 +131,16 @@ class StateFile:
             return parse_state(path.read_bytes(), self._salt, self._group, str(path))
         except FileNotFoundError:
             return None
+
+
+def index_in_head(path: Path) -> int:
+    """What the head of a state claims to contain; it may not hold."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            head = file.read(STATE_HEAD_BYTES)
+    except FileNotFoundError:
+        return -1
+    return int.from_bytes(head[24:32], "little")
 
 
 def signature(path: Path) -> tuple[int, int, int] | None:

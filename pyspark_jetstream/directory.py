@@ -304,15 +304,21 @@ def sealed_extent(block: Block) -> Extent | None:
 def open_extent(
     block: Block, before: tuple[object, Extent] | None, row: Row | None
 ) -> Extent | None:
-    """Of a block that is still written to: up to the last record that holds, on from `before`."""
+    """Of a block that is still written to: up to the last record that holds, on from what is known.
+
+    That is `before`, else what the checkpoint says.
+    """
     start, low, high, messages, last_seq = HEAD_BYTES, 0x7FFFFFFFFFFFFFFF, -(1 << 63), 0, 0
-    if before is not None and before[1].footer is None:
+    if before is None and row is not None and row.messages and not row.flags & ROW_CUT:
+        start, low, high = row.data_end, row.low_ns, row.high_ns
+        messages, last_seq = row.messages, row.last_seq
+    elif before is not None and before[1].footer is None:
         known = before[1]
         start, low, high = known.end, known.low_ns, known.high_ns
         messages, last_seq = known.messages, known.last_seq
     committed = row.data_end if row is not None else 0
     for _ in range(TORN_TRIES):
-        content = block.source.read(start, block.source.size - start)
+        content = block.source.read(start, max(block.source.size - start, 0))
         end, first, seen, low_now, high_now, more = walk(content, block.salt, 0, LAST)
         if start + end >= committed:
             break

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from pyspark_jetstream import reading
-from pyspark_jetstream.errors import DataLoss
+from pyspark_jetstream.errors import BlockDamaged, DataLoss
+from pyspark_jetstream.scan import Tally
 from storage._store import StreamStore
 from storage.filestore import FileStores
 from tests.analytics.stores import SMALL_BLOCKS, live, parsed, settings, settle
@@ -107,3 +108,40 @@ def test_reads_what_the_store_holds_while_it_changes(tmp_path: Path, seed: int) 
             stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
             (store,) = stores.stores.values()
     stores.close()
+
+
+@pytest.mark.parametrize("damaged", ["state.a", "state.b"])
+@pytest.mark.parametrize("byte", [24, 300], ids=["its index", "its table"])
+def test_one_checkpoint_of_the_two_is_enough(tmp_path: Path, damaged: str, byte: int) -> None:
+    stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    store = stores.create(settings("S"))
+    for at in range(1, 301):
+        store.store("a", b"", b"payload %d" % at, at)
+    store.delete_many([10, 20])
+    wanted = [seq for seq, *_ in live(store)]
+    settle(stores)
+    stores.close()
+    (path,) = tmp_path.rglob(damaged)
+    content = bytearray(path.read_bytes())
+    content[byte] ^= 0x80
+    path.write_bytes(content)
+    assert [seq for seq, *_ in rows_read(tmp_path)] == wanted
+    path.unlink()
+    assert [seq for seq, *_ in rows_read(tmp_path)] == wanted
+
+
+@pytest.mark.parametrize("kept", [64, 1000], ids=["nothing", "a part"])
+def test_an_open_block_that_was_cut_short_is_told(tmp_path: Path, kept: int) -> None:
+    stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    store = stores.create(settings("S"))
+    for at in range(1, 301):
+        store.store("a", b"", b"payload %d" % at, at)
+    settle(stores)
+    stores.close()
+    path = max(tmp_path.rglob("*.blk"))
+    path.write_bytes(path.read_bytes()[:kept])
+    with pytest.raises(BlockDamaged, match=f"{path.name} .*at byte {kept}: the file ends too soon"):
+        rows_read(tmp_path)
+    tally = Tally()
+    table = reading.read_table(parsed(tmp_path, failOnDataLoss="false"), tally)
+    assert (tally.damaged > 0, 200 < table.num_rows < 300) == (True, True)
