@@ -14,7 +14,6 @@ cdef enum:
     FRAME_DROP = 4
     FRAME_CUT = 5
     FRAME_MARK = 6
-    FRAME_ENTRY = 7
     FRAME_GONE = 8
     FRAME_BLOCK = 9
     FRAME_META = 10
