@@ -121,7 +121,7 @@ cdef class DataDirectory(BatchedDirectory):
             if meta.group in logged or (not known and found.headed):
                 home.unnamed, home.meta_writes = True, 1
             if not known:
-                begin_anew(home, first_indexes.get(meta.group, 0), found.headed and not found.damage)
+                begin_anew(home, first_indexes.get(meta.group, 0))
             if settings is None:
                 home.locked = True
                 self.locked[meta.group] = (home, meta.label)

@@ -5,6 +5,6 @@ from storage._blockhome cimport BlockHome
 from storage._replay cimport Frame
 
 cdef int load_state(BlockHome home) except -1
-cdef int begin_anew(BlockHome home, uint64_t first_index, bint log_is_whole) except -1
+cdef int begin_anew(BlockHome home, uint64_t first_index) except -1
 cdef int replay_frame(BlockHome home, const Frame* frame) except -1
 cdef int end_replay(BlockHome home, bint durable) except -1

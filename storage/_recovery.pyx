@@ -117,16 +117,14 @@ cdef int resume_active(BlockHome home, Block* block) except -1:
     return 0
 
 
-cdef int begin_anew(BlockHome home, uint64_t first_index, bint log_is_whole) except -1:
-    """Without a checkpoint: from the log, when it has all; else from the blocks."""
+cdef int begin_anew(BlockHome home, uint64_t first_index) except -1:
+    """Without a checkpoint: from the log, when it has all; else from the blocks.
+
+    When it has nothing, blocks may be those of a first batch that it never got, or all there is.
+    """
     if first_index == 1:
         return 0
     blocks = sorted(name for name in os.listdir(home.path) if name.endswith(".blk"))
-    if first_index == 0 and log_is_whole and not home.damage:
-        for name in blocks:
-            # Written ahead of a first batch that the log never got; nobody was told of it.
-            os.rename(f"{home.path}/{name}", f"{home.path}/{name.removesuffix(".blk")}.unread")
-        return 0
     return rebuild(home, max(first_index, <uint64_t>1) - 1, blocks)
 
 

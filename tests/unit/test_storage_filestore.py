@@ -84,3 +84,28 @@ def test_file_counts_what_the_reference_counts(tmp_path: Path) -> None:
     store.store("abc", b"NATS/1.0\r\n\r\n", b"12345", 1)
     assert store.bytes == 2 * (30 + 3 + 5) + 4 + 12
     files.close()
+
+
+@pytest.mark.parametrize("damaged", [None, b"", b"no"])
+def test_without_states_and_log_messages_come_from_the_blocks(
+    tmp_path: Path, damaged: bytes | None
+) -> None:
+    files = FileStores(tmp_path, **SIZES)
+    store = files.create({"name": "s"})
+    for number in range(300):
+        store.store("a", b"", b"%d" % number, number)
+    files.wait(files.commit())
+    files.close(clean=False)
+    FileStores(tmp_path, **SIZES).close(clean=False)  # the log is empty from here on
+    for state in tmp_path.glob("streams/*/state.?"):
+        state.unlink()
+        if damaged is not None:
+            state.write_bytes(damaged)
+    for life in range(2):
+        files = FileStores(tmp_path, **SIZES)
+        store = files.stores[1]
+        assert [store.load(seq).payload for seq in (1, 150, 300)] == [b"0", b"149", b"299"]
+        assert store.messages == store.last_seq == 300
+        told = files.directory.homes[1].damage
+        assert any("read again from the blocks" in text for text in told) == (life == 0)
+        files.close()
