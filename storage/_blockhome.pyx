@@ -13,7 +13,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memmove, memset, strdup
 
 from storage._block cimport (
-    BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_UNREADABLE, JOB_CHECKPOINT,
+    BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, JOB_CHECKPOINT,
     JOB_COMPACT, JOB_ERASE, JOB_FRAME, JOB_META, JOB_REMOVE, JOB_SEAL, JOB_SPLICE, close_block_file, find_slot,
     forget_index, free_block, free_block_file, run_remove, slot_at_or_after)
 from storage._blocktable cimport dead_bytes, is_dead, new_job
@@ -388,3 +388,19 @@ cdef class BlockHome(WritingTable):
 
     def cut(self, seq: int) -> None:
         self.cut_above(seq)
+
+    # -- for tests and tools -------------------------------------------------------------------------
+
+    def describe_blocks(self) -> list:
+        """A dict for each block, oldest first."""
+        cdef size_t index
+        cdef Block* block
+        out = []
+        for index in range(self.block_count):
+            block = self.blocks[index]
+            out.append({"number": block.number, "first": block.first_seq, "last": block.last_seq,
+                        "messages": block.messages, "dead": block.dead, "skips": block.skips,
+                        "bytes": block.data_end, "capacity": block.capacity,
+                        "generation": block.generation, "sealed": bool(block.flags & BLOCK_SEALED),
+                        "sparse": bool(block.flags & BLOCK_SPARSE), "framed": bool(block.flags & BLOCK_FRAMED)})
+        return out

@@ -15,6 +15,7 @@ from libc.string cimport memmove, memset
 
 from storage.losses import add_range, add_sentence
 
+from storage._ahead cimport AHEAD_MAX, AHEAD_MIN, AheadReader
 from storage._block cimport (
     BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, TRAILER_SIZE,
     add_slot, begin_scan, close_block_file, fill_hole, find_slot, forget_index, free_block, free_block_file, head_is_whole, load_trailer,
@@ -458,27 +459,35 @@ cdef class BlockTable(JobOwner):
         cdef Record record
         cdef int64_t slot
         cdef const char* at
-        cdef bint mapped
+        cdef bint mapped, checked
         cdef Memory chunk
-        cdef size_t used
+        cdef size_t used, queued
+        cdef AheadReader ahead = None
         if self.key is not None:
             self.shop.views.take(0)
         chunk = self.shop.views.newest
         used = chunk.used if chunk is not None else 0
         first = max(first, self.floor)
-        index = self.block_index_from(first)
+        index = queued = self.block_index_from(first)
+        if self.replaying and self.block_count - index >= AHEAD_MIN:
+            ahead = AheadReader(self.salt)
         while index < self.block_count:
+            while ahead is not None and queued < self.block_count and queued < index + AHEAD_MAX:
+                if self.need_index(self.blocks[queued]):
+                    ahead.add(self.blocks[queued])
+                queued += 1
             block = self.blocks[index]
             index += 1
-            mapped = block.map != NULL
+            mapped = block.map != NULL and ahead is None
             if block.offsets == NULL and self.need_index(block) == 0:
                 continue
             if self.locked and block.flags & BLOCK_FRAMED and self.check_frames(block) == 0:
                 continue
+            checked = ahead is not None and ahead.holds(block)
             for slot in range(slot_at_or_after(block, first), block.slots):
                 if block.offsets[slot] == 0 or is_dead(block, <uint32_t>slot):
                     continue
-                at = self.locate(block, <uint32_t>slot)
+                at = block.data + block.offsets[slot] if checked else self.locate(block, <uint32_t>slot)
                 if at == NULL or at[4] == KIND_ERASED:
                     continue
                 if self.show(at, &record) == 0:
@@ -577,20 +586,6 @@ cdef class BlockTable(JobOwner):
         if self.read(seq, &record) == 0:
             raise KeyError(seq)
         return as_tuple(&record), self.pin(&record)
-
-    def describe_blocks(self) -> list:
-        """A dict for each block, oldest first."""
-        cdef size_t index
-        cdef Block* block
-        out = []
-        for index in range(self.block_count):
-            block = self.blocks[index]
-            out.append({"number": block.number, "first": block.first_seq, "last": block.last_seq,
-                        "messages": block.messages, "dead": block.dead, "skips": block.skips,
-                        "bytes": block.data_end, "capacity": block.capacity,
-                        "generation": block.generation, "sealed": bool(block.flags & BLOCK_SEALED),
-                        "sparse": bool(block.flags & BLOCK_SPARSE), "framed": bool(block.flags & BLOCK_FRAMED)})
-        return out
 
     def check_all(self) -> None:
         """Read every live record; what does not hold ends in `lost`."""
