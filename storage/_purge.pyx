@@ -19,6 +19,7 @@ cdef PurgeJob purge_job(StreamStore store, SubjectFilter wanted, uint64_t seq, u
     job.store = store
     job.wanted = wanted
     job.last = store.last_seq if seq == 0 else min(store.last_seq, seq - 1)
+    job.newest = store.last_seq
     job.at = store.first_seq
     job.keep = keep
     job.find_most()
@@ -39,7 +40,7 @@ cdef class PurgeJob:
         self.most = <uint64_t>-1
         if self.keep:
             matching = self.store.pending_from(self.wanted, 0)
-            matching -= self.store.pending_from(self.wanted, self.last + 1)
+            matching -= self.store.pending_from(self.wanted, self.newest + 1)
             self.most = self.purged + (matching - self.keep if matching > self.keep else 0)
         return 0
 
