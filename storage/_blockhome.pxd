@@ -27,6 +27,7 @@ cdef class BlockHome(WritingTable):
     cdef int erase(self, uint64_t seq) except -1
     cdef int job_done(self, BlockJob* job) except -1
     cdef int apply_forget(self, uint64_t seq) except -1
+    cdef int remove_dead(self, Block* block) except -1
     cdef int apply_drop(self, uint64_t seq) except -1
     cdef int apply_cut(self, uint64_t seq) except -1
     cdef int forget_unreadable(self, uint64_t seq, Block* block) except -1

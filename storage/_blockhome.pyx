@@ -66,8 +66,16 @@ cdef class BlockHome(WritingTable):
         if slot < 0 or self.mark_dead(block, <uint32_t>slot) == 0:
             return 0
         if block.dead >= block.messages and block.flags & BLOCK_SEALED and block.skips == 0:
-            self.remove_block(self.block_index_from(seq))
+            self.remove_dead(block)
         return 1
+
+    cdef int remove_dead(self, Block* block) except -1:
+        """Nothing in it lives. Where the floor lies in it, the checkpoint does not know how many of those that it
+        has as live were below: so the log says that all of it is gone, before the file is."""
+        if block.first_seq < self.floor <= block.last_seq and not self.replaying:
+            self.floor = block.last_seq + 1
+            self.floor_dirty = True
+        return self.remove_block(self.block_index_from(block.last_seq))
 
     cdef int forget_unreadable(self, uint64_t seq, Block* block) except -1:
         """While replaying, a block whose file went after its last record did."""
@@ -271,7 +279,7 @@ cdef class BlockHome(WritingTable):
             if block.flags & BLOCK_GONE:
                 return 0
         if block.messages == 0 and block.skips == 0 and not block.flags & BLOCK_GONE:
-            self.remove_block(self.block_index_from(block.first_seq))
+            self.remove_dead(block)
         return 0
 
     cdef int cut_again(self, Block* block) except -1:

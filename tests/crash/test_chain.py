@@ -281,6 +281,30 @@ def test_without_a_swap_there_is_no_alarm(
         assert describe_files(folder / "data", ServerKeys(KEY))["damage"] == []
 
 
+def test_a_block_half_dropped_and_half_deleted_is_not_called_lost(folder: Path) -> None:
+    """Its file is gone, and the checkpoint does not know how many of its messages were dropped."""
+    path = folder / "data"
+    filled(path, "plain").close()
+    file, held = block_of(path, 20, "plain")
+    directory = opened(path, "plain")
+    home = directory.homes[1]
+    home.drop(held[2])
+    for seq in held[2:-1]:
+        home.delete(seq)
+    settle(directory)
+    assert next(block for block in home.describe_blocks())["generation"] == 1
+    home.delete(held[-1])
+    settle(directory)
+    assert not file.exists()
+    directory.close(clean=False)
+    directory = opened(path, "plain")
+    home = directory.homes[1]
+    home.check_all()
+    assert home.get_all() == list(map(message, range(held[-1] + 1, 61)))
+    assert (home.lost, home.damage) == ([], [])
+    directory.close()
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_without_a_state_nothing_is_called_lost(folder: Path, variant: str, seed: int) -> None:
     """What was deleted may be back then; what was taken back is not, and the rest is as it was."""

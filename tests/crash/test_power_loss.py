@@ -90,6 +90,8 @@ FOUND_BY = [
     (960, True, "plain"),
     (1296, True, "zstd"),
     (1357, True, "zstd"),
+    (5136, True, "chacha"),
+    (5777, True, "plain"),
 ]
 
 
