@@ -166,6 +166,7 @@ class App:
             logger=self.logger,
         )
         self.jetstream.engine.hub.timers.wake = self._wake_consumers
+        self.jetstream.commit.ask_later = self._loop.call_later
         for descriptor in self.jetstream.descriptors:
             self._loop.add_reader(descriptor, self.jetstream.completed)
         self.hooks.info = replace(

@@ -23,8 +23,8 @@ from server.core._table cimport (
 
 
 cdef enum:
-    CACHE_ENTRIES_MAX = 1024
-    CACHE_ENTRIES_SWEPT = 256
+    CACHE_ENTRIES_MAX = 4096
+    CACHE_ENTRIES_SWEPT = 1024
     CACHE_WEIGHT_MAX = 1 << 20  # 8 MiB of pointers
     CACHE_BUCKETS = 64
     BLOCK_BYTES_KEPT = 1024  # a reclaimed result keeps its memory up to this size

@@ -18,6 +18,7 @@ cdef class Writer(Sink):
 
     cpdef close_turn(self)
     cpdef bint release(self, uint64_t seq) except -1
+    cdef bint is_awaited(self) noexcept
 
 
 cdef class LocalCommit:
@@ -34,7 +35,11 @@ cdef class LocalCommit:
     cdef bint failed
     cdef readonly object failure        # why nothing is stored on disk any more
     cdef public object on_failure
+    cdef public object ask_later        # (seconds, callable): a loop's timer; None: nothing is put off
+    cdef bint is_put_off                # the timer runs
+    cdef bint wanted                    # something else was written: it is not put off
 
+    cdef uint64_t put_off(self) except? 0
     cdef uint64_t submit(self) except? 0
     cdef int settle(self) except -1
     cdef int wait_for_disk(self, Writer writer) except -1

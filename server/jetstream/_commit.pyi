@@ -42,6 +42,8 @@ class LocalCommit:
     failure: str | None
     """Why nothing is stored on disk any more."""
     on_failure: Callable[[], None] | None
+    ask_later: Callable[[float, Callable[[], None]], object] | None
+    """A loop's timer. Without one nothing is put off."""
     def __init__(
         self,
         turn: Turn,

@@ -4,6 +4,10 @@
 Phase 4 of a turn hands everything written in it to the data directory as one batch. When the disk
 has it, `completed` moves each stream's durable mark and its answers leave. Streams in memory, and
 all streams of a directory that syncs lazily, are released at the end of the turn.
+
+A turn for which nobody waits (publishes without a reply, to streams without consumers) is put off
+for PUT_OFF_S: each sync has its price, and many of them may share one. Whatever else is written
+meanwhile takes it along.
 """
 from collections import deque
 
@@ -11,6 +15,8 @@ from storage._blockhome cimport BlockHome
 
 cdef enum:
     DISK_PHASE = 4
+
+PUT_OFF_S = 0.002
 
 
 cdef class Writer(Sink):
@@ -30,6 +36,10 @@ cdef class Writer(Sink):
 
     cpdef bint release(self, uint64_t seq) except -1:
         return False
+
+    cdef bint is_awaited(self) noexcept:
+        """Somebody wants to know when what was written is durable."""
+        return True
 
 
 cdef class LocalCommit:
@@ -51,6 +61,7 @@ cdef class LocalCommit:
             writer.down = self.failure
 
     def mark(self):
+        self.wanted = True
         self.phase.mark()
 
     def dirty(self, Writer writer not None):
@@ -73,11 +84,16 @@ cdef class LocalCommit:
         cdef list asked = self.asked
         cdef uint64_t ticket
         cdef Writer writer
-        self.written, self.asked = [], []
+        cdef bint wanted = self.wanted or not written or len(asked) > 0 or self.ask_later is None
+        cdef bint on_disk = False
+        self.written, self.asked, self.wanted = [], [], False
         for writer in written:
             if not writer.forgotten:
                 writer.close_turn()
-        ticket = self.submit()
+                if not writer.in_memory:
+                    on_disk = True
+                    wanted = wanted or writer.is_awaited()
+        ticket = self.submit() if wanted else self.put_off() if on_disk else 0
         for then in asked:
             self.settling.append((ticket, then))
         if asked and self.lazy and not self.failed:
@@ -88,6 +104,16 @@ cdef class LocalCommit:
             else:
                 self.wait_for_disk(writer)
         self.settle()
+
+    cdef uint64_t put_off(self) except? 0:
+        if not self.is_put_off:
+            self.is_put_off = True
+            self.ask_later(PUT_OFF_S, self.end_put_off)
+        return 0
+
+    def end_put_off(self):
+        self.is_put_off = False
+        self.submit()
 
     cdef uint64_t submit(self) except? 0:
         """The ticket that covers all that was written; 0: there is nothing to wait for."""

@@ -49,6 +49,7 @@ cdef class StreamSink(Answering):
     cdef public uint64_t shown_seq  # what may be shown: durable, or left out by a purge
     cdef public list listeners      # on_stored is called while there are any...
     cdef public bint told           # ... or when its owner wants to be told anyway
+    cdef public bint watched        # somebody may want to know soon when a message is durable
     cdef bint dirty
     cdef int64_t turn_ns            # the time of all messages of this turn
     cdef readonly uint64_t waiting_messages

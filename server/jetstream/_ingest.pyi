@@ -46,6 +46,8 @@ class StreamSink(Answering):
     """`on_stored` is called while this is not empty..."""
     told: bool
     """... and always when this is set, as it is at first."""
+    watched: bool
+    """Somebody may want to know soon when a message is durable, though no publisher asks."""
     waiting_messages: int
     waiting_bytes: int
     def __init__(

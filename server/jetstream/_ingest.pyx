@@ -486,6 +486,9 @@ cdef class StreamSink(Answering):
 
     # Turns
 
+    cdef bint is_awaited(self) noexcept:
+        return self.answer_head < self.answer_tail or self.watched or len(self.listeners) > 0
+
     cpdef close_turn(self):
         cdef size_t wanted
         cdef Mark* bigger

@@ -110,6 +110,7 @@ class StreamIngest:
         """Whether what is stored may have to be delivered, or will be due some day."""
         config = self.stream.config
         self.sink.told = self._has_feed or config.max_age > 0 or config.allow_msg_ttl
+        self.sink.watched = self._has_feed or config.mirror is not None or bool(config.sources)
 
     @property
     def shown_seq(self) -> int:

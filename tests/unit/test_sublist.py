@@ -208,14 +208,14 @@ def test_pinned_members_stay_while_all_around_them_changes() -> None:
 def test_the_cache_is_bounded_and_swept_and_keeps_what_is_used() -> None:
     trie, _held = filled(">")
     before = 0
-    for n in range(5000):
+    for n in range(10_000):
         trie.matching(b"hot")
         trie.matching(b"s.%d" % n)
         cached = trie.sizes()["cached"]
-        assert cached in (before + 1, before + 2 if n == 0 else 256)
-        assert (cached == 256) == (before in (255, 1024))
+        assert cached in (before + 1, before + 2 if n == 0 else 1024)
+        assert (cached == 1024) == (before in (1023, 4096))
         before = cached
-    assert trie.stats()["cache_hits"] == 4999
+    assert trie.stats()["cache_hits"] == 9999
 
 
 def test_wide_results_are_bounded_by_their_members() -> None:

@@ -322,3 +322,32 @@ def test_a_time_to_live_is_taken_as_it_is_once_it_was_checked() -> None:
     bench.publish("Nats-TTL: 6s")
     bench.publish("Nats-TTL: 5s", "Nats-Rollup: sub")
     assert (len(bench.handed), bench.store.messages) == (3, 1)
+
+
+def test_a_turn_that_nobody_waits_for_shares_a_sync_with_those_behind_it() -> None:
+    world, disk, asked = World(), Disk(), list[tuple[float, Callable[[], None]]]()
+    commit = LocalCommit(world.broker.turn, disk)
+    commit.ask_later = lambda delay_s, then: asked.append((delay_s, then))
+    sink = StreamSink(
+        world.broker.account("$G"), open_memory_store(StoreLimits()), "D", commit,
+        lambda *args: None, lambda first, last: None, in_memory=False,
+    )  # fmt: skip
+    sink.listen(["d"])
+    client = world.client(MODERN)
+    for _ in range(3):
+        client.say(b"PUB d 1\r\nx\r\n")
+    assert disk.commits == 0
+    ((delay_s, run),) = asked
+    assert delay_s < 0.01
+    run()
+    assert disk.commits == 1
+    client.say(b"PUB d 1\r\nx\r\n")
+    assert (len(asked), disk.commits) == (2, 1)
+    client.say(b"PUB d r 1\r\nx\r\n")
+    assert disk.commits == 2
+    sink.watched = True
+    client.say(b"PUB d 1\r\nx\r\n")
+    assert disk.commits == 3
+    commit.mark()
+    world.broker.turn.run()
+    assert disk.commits == 4
