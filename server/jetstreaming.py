@@ -15,6 +15,7 @@ from server.jetstream.api.dispatch import Api
 from server.jetstream.diskstores import DiskStores
 from server.jetstream.engine import Engine
 from server.jetstream.ingest import Ingests
+from server.jetstream.recoverylog import RecoveryLog
 from server.jetstream.stream import Stream
 from server.version import JETSTREAM_API_LEVEL
 from storage.keys import ServerKeys
@@ -69,11 +70,13 @@ class JetStream:
         started_ns = clock.monotonic_ns()
         self._clock = clock
         durable = settled.jetstream.sync_always
+        log = RecoveryLog(clock, logger.notice, logger.warn)
         self.stores = DiskStores(
             Path(self.store_dir),
             durable=durable,
             keys=server_keys(settled.jetstream),
             block_compression=settled.jetstream.block_compression,
+            loaded=log.loaded,
         )
         self._maintained_ns = started_ns
         self.commit = LocalCommit(broker.turn, self.stores.directory, self._log, lazy=not durable)
@@ -95,6 +98,7 @@ class JetStream:
         self._synced_ns = started_ns
         self.api = Api(self.engine)
         self.engine.recover()
+        log.finish(self.engine.streams(), self.stores.directory.damage)
         self._log_unread()
         self.api.listen()
         took_ms = (clock.monotonic_ns() - started_ns) / 1e6

@@ -33,6 +33,7 @@ class DataDirectory:
         files_open_max: int | None = None,
         maps_open_max: int = 1024,
         attach: Callable[[BlockHome, dict[str, Any]], object] | None = None,
+        loaded: Callable[[int, int, int], None] | None = None,
         keys: ServerKeys | None = None,
         label_of: Callable[[dict[str, Any]], str] = ...,
         codec_of: Callable[[dict[str, Any]], str] = ...,

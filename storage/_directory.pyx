@@ -45,6 +45,10 @@ cdef bint is_behind(BlockHome home) noexcept:
         home.snapshot_source is not None and not home.has_snapshot)
 
 
+def tell_nobody(group: int, done: int, total: int) -> None:
+    """Nobody waits for this start."""
+
+
 cdef class DataDirectory(BatchedDirectory):
     """See the module. `open` it by constructing it; `close` it for a clean stop."""
 
@@ -52,9 +56,10 @@ cdef class DataDirectory(BatchedDirectory):
                  segment_size: int = 64 << 20, log_bytes_max: int = 256 << 20,
                  block_size_min: int = 64 << 10, block_size_max: int = 8 << 20,
                  backlog_bytes_max: int = 64 << 20, files_open_max: int | None = None, maps_open_max: int = 1024,
-                 attach=None, keys=None, label_of=name_in,
+                 attach=None, loaded=None, keys=None, label_of=name_in,
                  codec_of=no_codec, frame_cache_bytes_max: int = 32 << 20):
         """`attach(home, settings)` is called for each stream found, between its checkpoint and the replay.
+        `loaded(group, done, total)` is called behind each, and once before the first.
 
         `keys` (ServerKeys) turns encryption on; `label_of(settings)` is how a log line names a stream.
         `codec_of(settings)` names what a stream's sealed blocks are compressed with, of `_frames.CODECS`.
@@ -100,7 +105,7 @@ cdef class DataDirectory(BatchedDirectory):
             streams, self.next_group = find_streams(
                 Path(self.path, "streams"), self.damage, found.metas(), found.gone())
             found.mend({meta.group: meta.salt for _, meta in streams})
-            self.load_streams(streams, attach, found)
+            self.load_streams(streams, attach, loaded or tell_nobody, found)
             self.replay(found)
         except BaseException:
             os.close(self.lock)
@@ -108,11 +113,12 @@ cdef class DataDirectory(BatchedDirectory):
 
     # -- opening -----------------------------------------------------------------------------------
 
-    def load_streams(self, streams: list, attach, Replay found) -> None:
+    def load_streams(self, streams: list, attach, loaded, Replay found) -> None:
         """Every stream's checkpoint."""
         cdef BlockHome home
         first_indexes, logged = found.first_indexes(), found.metas()
-        for directory, meta in streams:
+        loaded(0, 0, len(streams))
+        for done, (directory, meta) in enumerate(streams, 1):
             home = BlockHome(self.shop, str(directory), meta.group, meta.salt)
             settings = self.unlock_stream(home, meta)
             home.replaying = True
@@ -131,6 +137,7 @@ cdef class DataDirectory(BatchedDirectory):
             self.found_settings[meta.group] = settings
             if attach is not None:
                 attach(home, settings)
+            loaded(meta.group, done, len(streams))
 
     def unlock_stream(self, home: BlockHome, meta):
         """Its settings, with its key in place; None: no key opens it, so nobody will write to it."""

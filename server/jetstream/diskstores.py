@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -64,6 +64,7 @@ class DiskStores:
         durable: bool,
         keys: ServerKeys | None = None,
         block_compression: str = "zstd",
+        loaded: Callable[[int, int, int], None] | None = None,
     ) -> None:
         path.mkdir(parents=True, exist_ok=True)
         self._memory = path / MEMORY_FOLDER
@@ -72,6 +73,7 @@ class DiskStores:
             path / "data",
             limits_of,
             durable=durable,
+            loaded=loaded,
             keys=keys,
             label_of=label_of,
             codec_of=lambda settings: (
