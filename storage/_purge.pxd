@@ -12,6 +12,7 @@ cdef class PurgeJob:
     cdef uint64_t last
     cdef uint64_t newest    # of all messages when it began: later ones are not counted
     cdef uint64_t keep
+    cdef uint64_t newest                # when it began: `keep` counts up to there
     cdef uint64_t most
     cdef uint64_t gone                  # sequences without a message, when `most` was found
     cdef readonly uint64_t purged
@@ -21,3 +22,5 @@ cdef class PurgeJob:
 
 
 cdef PurgeJob purge_job(StreamStore store, SubjectFilter wanted, uint64_t seq, uint64_t keep)
+# Lowered limits, at most `most` removals; whether they hold.
+cdef bint enforce_limits(StreamStore store, uint64_t most) except -1

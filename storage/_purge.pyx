@@ -2,7 +2,8 @@
 """A purge by filter, sequence or number to keep, in slices whose length the caller chooses.
 
 What comes after the job was made is not touched. A slice ends after so many removals or after a
-search through a million sequences, whichever is first. And the end of a store whose stream is gone.
+search through a million sequences, whichever is first. Lowered limits are carried out in slices
+too. And the end of a store whose stream is gone.
 """
 
 from libc.stdint cimport uint32_t
@@ -21,7 +22,7 @@ cdef PurgeJob purge_job(StreamStore store, SubjectFilter wanted, uint64_t seq, u
     job.last = store.last_seq if seq == 0 else min(store.last_seq, seq - 1)
     job.newest = store.last_seq
     job.at = store.first_seq
-    job.keep = keep
+    job.keep, job.newest = keep, store.last_seq
     job.find_most()
     if seq == 1 or store.messages == 0 or job.most == 0:
         job.done = True
@@ -68,6 +69,27 @@ cdef class PurgeJob:
                 # The search was cut short: that was a slice's work.
                 return False
         return self.done
+
+
+cdef bint enforce_limits(StreamStore store, uint64_t most) except -1:
+    """Until it is over each append carries out a part as well, beside what it adds."""
+    cdef uint64_t left = most, count
+    while store.messages and store._over_limits():
+        if left == 0:
+            return False
+        store.remove(store.first_seq, False)
+        left -= 1
+    while store.subject_messages_max and store.enforced_subject < store.subjects.subject_top:
+        count = store.subjects.subjects[store.enforced_subject].count
+        if count > store.subject_messages_max:
+            if left == 0:
+                return False
+            store.trim_subject(store.enforced_subject, store.subject_messages_max, left)
+            left -= min(left, count - store.subject_messages_max)
+        else:
+            store.enforced_subject += 1
+    store.trimmed_at_once = <uint64_t>-1
+    return True
 
 
 def let_go(StreamStore store):

@@ -49,6 +49,7 @@ cdef class StreamStore:
     cdef bint allow_ttl
     cdef uint64_t aged_seq          # what lives below it never grows too old
     cdef uint32_t enforced_subject  # while lowered per-subject limits are carried out
+    cdef uint64_t trimmed_at_once   # by one append; few while `enforce` has to carry out lowered limits
     cdef uint32_t last_subject      # number that the last message had
 
     # For the ingest of a stream: no Python object is made.
@@ -56,8 +57,8 @@ cdef class StreamStore:
     cdef Refusal check(self, const Record* record) noexcept
     cdef Refusal store_record(self, Record* record, int64_t ttl_ns) except *
     cdef int store_records(self, Record* records, const int64_t* ttls_ns, size_t count, Refusal* refusals) except -1
-    # Only the last so many stay of the subject with that number.
-    cdef int trim_subject(self, uint32_t number, uint64_t messages_max) except -1
+    # Only the last `messages_max` stay of the subject with that number, if no more than `most` have to go.
+    cdef int trim_subject(self, uint32_t number, uint64_t messages_max, uint64_t most) except -1
     cdef uint64_t last_seq_of(self, const char* subject, uint16_t subject_len) noexcept nogil
     cdef uint64_t count_of(self, const char* subject, uint16_t subject_len) noexcept nogil
 

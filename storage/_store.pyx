@@ -16,7 +16,7 @@ from libc.string cimport memcmp, memset
 from storage._age cimport expire, marker_headers, next_expiry
 from storage._headers cimport is_rollup, ttl_of
 from storage._index cimport FIRST_IS_BOUND, SUBJECT_ID_MASK, SUBJECT_LEN_MAX, Subject
-from storage._purge cimport purge_job
+from storage._purge cimport enforce_limits, purge_job
 from storage._questions cimport count_last, deleted_of, multi_last, next_message, order_subjects, ordered, state_of
 from storage._snapshot cimport decode_store, encode_store
 from storage._spans cimport HAS_TTL
@@ -35,6 +35,9 @@ from storage.ports import (
 
 cdef enum:
     FILTERS_KEPT = 64
+    LOWERED_AT_ONCE = 256
+
+cdef uint64_t ALL = <uint64_t>-1
 
 cdef dict REFUSALS = {
     MESSAGES_LIMIT: MessagesLimitError("maximum messages exceeded"),
@@ -68,6 +71,7 @@ cdef class StreamStore:
         self.subjects = SubjectIndex()
         self.spans = SpanIndex()
         self.set_limits(StoreLimits() if limits is None else limits)
+        self.trimmed_at_once = ALL
         self._reset(first_seq - 1 if first_seq > 1 else 0)
 
     cdef int _reset(self, uint64_t last_seq) except -1:
@@ -85,7 +89,7 @@ cdef class StreamStore:
         return 0
 
     def set_limits(self, limits not None):
-        """Take new limits; `enforce` carries them out."""
+        """Take new limits; `enforce` carries them out, and until then each append a part of it."""
         self.limits = limits
         self.messages_max = max(limits.messages_max, 0)
         self.bytes_max = max(limits.bytes_max, 0)
@@ -97,6 +101,7 @@ cdef class StreamStore:
         self.allow_ttl = limits.allow_ttl or limits.marker_ttl_ns > 0
         self.aged_seq = 0
         self.enforced_subject = 1
+        self.trimmed_at_once = LOWERED_AT_ONCE
 
     def set_events(self, StoreEvents events):
         self.events = events
@@ -151,7 +156,7 @@ cdef class StreamStore:
         self.home.append(record)
         self._index(record, ttl_ns)
         if self.subject_messages_max:
-            self.trim_subject(self.last_subject, self.subject_messages_max)
+            self.trim_subject(self.last_subject, self.subject_messages_max, self.trimmed_at_once)
         if self._over_limits():
             self._trim()
         return ACCEPTED
@@ -316,8 +321,10 @@ cdef class StreamStore:
 
     cdef int _trim(self) except -1:
         """Drop the oldest until the limits hold."""
-        while self.messages and self._over_limits():
+        cdef uint64_t left = self.trimmed_at_once
+        while left and self.messages and self._over_limits():
             self._drop_first()
+            left -= 1
         self.home.drop_below(self.first_seq)
         return 0
 
@@ -333,29 +340,16 @@ cdef class StreamStore:
         self._find_first()
         return 0
 
-    cdef int trim_subject(self, uint32_t number, uint64_t messages_max) except -1:
-        while self.subjects.subjects[number].count > messages_max:
+    cdef int trim_subject(self, uint32_t number, uint64_t messages_max, uint64_t most) except -1:
+        cdef uint64_t left = most
+        while left and self.subjects.subjects[number].count > messages_max:
             self.remove(self.spans.first_of(self.subjects, number, 0), False)
+            left -= 1
         return 0
 
     def enforce(self, uint64_t messages_max=0):
         """Carry out lowered limits, at most `messages_max` removals (0: all); whether it is done."""
-        cdef uint64_t left = messages_max if messages_max else <uint64_t>-1
-        cdef Subject* entry
-        while self.messages and self._over_limits():
-            if left == 0:
-                return False
-            self.remove(self.first_seq, False)
-            left -= 1
-        while self.subject_messages_max and self.enforced_subject < self.subjects.subject_top:
-            entry = &self.subjects.subjects[self.enforced_subject]
-            while entry.count > self.subject_messages_max:
-                if left == 0:
-                    return False
-                self.remove(self.spans.first_of(self.subjects, self.enforced_subject, 0), False)
-                left -= 1
-            self.enforced_subject += 1
-        return True
+        return enforce_limits(self, messages_max if messages_max else ALL)
 
     # Time
 

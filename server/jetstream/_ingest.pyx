@@ -284,7 +284,7 @@ cdef class StreamSink(Answering):
             if self.store.messages > keep:
                 self.store.purge(None, keep=keep)
         elif keep and subject_kind(message.subject, message.subject_len) == SUBJECT_LITERAL:
-            self.store.trim_subject(self.store.last_subject, keep)
+            self.store.trim_subject(self.store.last_subject, keep, <uint64_t>-1)
         else:
             self.store.purge(text_of(message.subject, message.subject_len), keep=keep)
         if self.usage is not None:

@@ -175,6 +175,7 @@ class Engine:
             )
             owner.add(stream)
             stream.start()
+            stream.store.enforce()  # limits that were lowered just before a kill
             consumers.recover(self, stream)
         if self.stores.book is not None and all_served and not self.stores.locked:
             self.stores.book.drop_strays()

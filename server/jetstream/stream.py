@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from server.jetstream.copiers import Inflow
     from server.jetstream.engine import Engine
 
-PURGED_AT_ONCE: Final = 256  # about a tenth of a millisecond
+REMOVED_AT_ONCE: Final = 256  # about a tenth of a millisecond
 
 
 class Ingest(Protocol):
@@ -172,12 +172,11 @@ class Stream:
             tell(first, last)
 
     def update(self, config: StreamConfig) -> None:
-        """Live with another configuration; it was checked."""
+        """Live with another, checked configuration; `enforce_more` carries out its limits."""
         was_of_limits, self.config = self.config.retention == "limits", config
         self.transform = input_transform(config, self.engine.random_below)
         self.republish = republish_transform(config, self.engine.random_below)
         self.store.set_limits(store_limits(config))
-        self.store.enforce()
         if self._feed is not None:
             self._feed.set_retention(config.retention)
         if was_of_limits and config.retention == "interest":
@@ -186,6 +185,12 @@ class Stream:
             self.ingest.configure()
             self.ingest.subscribe(config.subjects)
         self.engine.copiers.follow(self)
+
+    def enforce_more(self) -> bool:
+        """Go on with limits that were lowered; whether they hold."""
+        if self.closed:
+            raise errors.STREAM_NOT_FOUND()
+        return self.store.enforce(REMOVED_AT_ONCE)
 
     def close(self) -> None:
         if self.closed:
@@ -237,7 +242,7 @@ class Stream:
         if self.closed:
             raise errors.STREAM_NOT_FOUND()
         with self._untold():
-            return job.step(PURGED_AT_ONCE)
+            return job.step(REMOVED_AT_ONCE)
 
     @contextmanager
     def _untold(self) -> Iterator[None]:

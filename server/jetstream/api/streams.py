@@ -19,6 +19,7 @@ from server.jetstream.api.request import (
 )
 from server.jetstream.config import StreamConfigRequest, set_required_level
 from server.jetstream.gojson import encode
+from server.jetstream.stream import Stream
 
 NAMES_LIMIT: Final = 1024
 LIST_LIMIT: Final = 256
@@ -48,7 +49,7 @@ def create(request: Request) -> Answer:
     return stream_info(stream, with_domain=False) | {"did_create": True}
 
 
-def update(request: Request) -> Answer:
+def update(request: Request) -> Answer | Generator[None, None, Answer]:
     asked = request.decode(StreamConfigRequest, "StreamConfigRequest")
     engine, owner = request.engine, request.jetstream
     config = validate.check_config(asked.config(), engine.surroundings(owner), asked.pedantic)
@@ -57,6 +58,13 @@ def update(request: Request) -> Answer:
     stream = request.stream(config.name)
     set_required_level(config)
     engine.update(owner, stream, config, asked.pedantic)
+    return stream_info(stream) if stream.enforce_more() else enforced(stream)
+
+
+def enforced(stream: Stream) -> Generator[None, None, Answer]:
+    """Limits are lower, and many messages have to go."""
+    while not stream.enforce_more():
+        yield
     return stream_info(stream)
 
 

@@ -200,7 +200,9 @@ class Stream:
             raise Refused(10168)
         if asked.payload:
             raise Refused(10170)
-        if any(name.startswith(NOT_WITH_INCREMENT) for name in asked.headers):
+        if any(
+            name.startswith(NOT_WITH_INCREMENT) and asked.headers[name] for name in asked.headers
+        ):
             raise Refused(10171)
 
     def check_stream(self, given: Headers) -> None:

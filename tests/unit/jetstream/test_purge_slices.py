@@ -1,4 +1,4 @@
-"""A purge goes slice by slice: what happens between two slices is as good as at any other time."""
+"""A purge and lowered limits go slice by slice: between two slices all is as at any other time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from statistics import median
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from server.jetstream.api.request import Answer
+from server.jetstream.api.streams import enforced
 from server.jetstream.apierror import ApiError
-from server.jetstream.stream import PURGED_AT_ONCE
+from server.jetstream.stream import REMOVED_AT_ONCE
 from tests.sim.world import SimWorld
 
 MANY = 1_000_000
@@ -63,19 +66,19 @@ def finish(slices: Generator[None, None, int]) -> int:
 
 @pytest.mark.feature("1.035", "2.060")
 def test_what_is_published_between_slices_stays(world: SimWorld) -> None:
-    fill(world, 4 * PURGED_AT_ONCE)
+    fill(world, 4 * REMOVED_AT_ONCE)
     slices = world.stream().purge_in_slices("s.0", 0, 0)
     next(slices)
     fill(world, 10)
-    assert finish(slices) == 2 * PURGED_AT_ONCE
+    assert finish(slices) == 2 * REMOVED_AT_ONCE
     answer = world.ask("STREAM.INFO.S", {"subjects_filter": ">"})
-    assert answer["state"]["subjects"] == {"s.0": 5, "s.1": 2 * PURGED_AT_ONCE + 5}
+    assert answer["state"]["subjects"] == {"s.0": 5, "s.1": 2 * REMOVED_AT_ONCE + 5}
 
 
 @pytest.mark.feature("2.061")
 @pytest.mark.parametrize("filtered", [False, True])
 def test_a_consumer_goes_on_between_slices_and_behind_them(world: SimWorld, filtered: bool) -> None:
-    fill(world, 4 * PURGED_AT_ONCE)
+    fill(world, 4 * REMOVED_AT_ONCE)
     consumer(world, **({"filter_subject": "s.0"} if filtered else {}))
     given = pull(world, 3)
     slices = world.stream().purge_in_slices("s.0", 0, 0)
@@ -91,7 +94,7 @@ def test_a_consumer_goes_on_between_slices_and_behind_them(world: SimWorld, filt
     world.settle()
     info = world.ask("CONSUMER.INFO.S.C")
     assert info["num_ack_pending"] == 0
-    left = [seq for seq in range(1, 4 * PURGED_AT_ONCE + 1) if seq % 2 == 0]
+    left = [seq for seq in range(1, 4 * REMOVED_AT_ONCE + 1) if seq % 2 == 0]
     behind = [seq for seq in left if seq > sequence(given[-1])]
     assert info["num_pending"] == (0 if filtered else len(behind))
     assert [sequence(reply) for reply in pull(world, 4)] == ([] if filtered else behind[:4])
@@ -99,11 +102,11 @@ def test_a_consumer_goes_on_between_slices_and_behind_them(world: SimWorld, filt
 
 @pytest.mark.feature("2.061")
 def test_nothing_left_for_a_consumer_is_told_in_the_middle(world: SimWorld) -> None:
-    fill(world, 2 * PURGED_AT_ONCE + 2)
+    fill(world, 2 * REMOVED_AT_ONCE + 2)
     consumer(world, filter_subject="s.0")
     slices = world.stream().purge_in_slices("s.0", 0, 0)
     next(slices)
-    assert [sequence(reply) for reply in pull(world, 9)] == [2 * PURGED_AT_ONCE + 1]
+    assert [sequence(reply) for reply in pull(world, 9)] == [2 * REMOVED_AT_ONCE + 1]
     assert pull(world, 1) == []
     (told,) = world.queues["pulled"]
     assert told.headers.startswith(b"NATS/1.0 404")
@@ -113,12 +116,47 @@ def test_nothing_left_for_a_consumer_is_told_in_the_middle(world: SimWorld) -> N
 
 @pytest.mark.feature("1.035")
 def test_a_stream_that_goes_in_the_middle(world: SimWorld) -> None:
-    fill(world, 4 * PURGED_AT_ONCE)
+    fill(world, 4 * REMOVED_AT_ONCE)
     slices = world.stream().purge_in_slices("s.0", 0, 0)
     next(slices)
     assert world.ask("STREAM.DELETE.S")["success"]
     with pytest.raises(ApiError, match="stream not found"):
         finish(slices)
+
+
+def lower(world: SimWorld, **limits: Any) -> Generator[None, None, Answer]:
+    """The first slice of an update is done when this returns."""
+    engine = world.engine
+    owner = engine.accounts["$G"]
+    config = replace(world.stream().config, **limits)
+    engine.update(owner, world.stream(), config, pedantic=False)
+    return enforced(world.stream())
+
+
+@pytest.mark.feature("2.046")
+@pytest.mark.parametrize(
+    ("limits", "left"),
+    [({"max_msgs": 100}, 100), ({"max_bytes": 4100}, 4100), ({"max_msgs_per_subject": 40}, 80)],
+    ids=str,
+)
+def test_lowered_limits_are_carried_out_in_slices(
+    world: SimWorld, limits: dict[str, int], left: int
+) -> None:
+    fill(world, 8 * REMOVED_AT_ONCE)
+    slices = lower(world, **limits)
+    next(slices)
+    before = world.stream().state()
+    world.publish("s.0", b"x")
+    world.settle()
+    after = world.stream().state()
+    assert REMOVED_AT_ONCE // 2 <= before.messages - after.messages <= 2 * REMOVED_AT_ONCE
+    for _ in slices:
+        pass
+    state = world.stream().state()
+    assert state.bytes <= left if "max_bytes" in limits else state.messages == left
+    fill(world, 10)
+    state = world.stream().state()
+    assert state.bytes <= left if "max_bytes" in limits else state.messages == left
 
 
 @pytest.mark.slow
@@ -131,6 +169,6 @@ def test_the_slices_of_a_purge_of_many_are_short(world: SimWorld) -> None:
         now = time.thread_time()
         took.append(now - at)
         at = now
-    assert len(took) > MANY // 4 // PURGED_AT_ONCE
+    assert len(took) > MANY // 4 // REMOVED_AT_ONCE
     assert median(took) <= SLICE_S / 4
     assert world.stream().state().messages == MANY // 2 + 10
