@@ -10,9 +10,8 @@ cdef class PurgeJob:
     cdef SubjectFilter wanted
     cdef uint64_t at
     cdef uint64_t last
-    cdef uint64_t newest    # of all messages when it began: later ones are not counted
+    cdef uint64_t newest                # of all messages when it began: later ones are not counted
     cdef uint64_t keep
-    cdef uint64_t newest                # when it began: `keep` counts up to there
     cdef uint64_t most
     cdef uint64_t gone                  # sequences without a message, when `most` was found
     cdef readonly uint64_t purged

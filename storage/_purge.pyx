@@ -22,7 +22,7 @@ cdef PurgeJob purge_job(StreamStore store, SubjectFilter wanted, uint64_t seq, u
     job.last = store.last_seq if seq == 0 else min(store.last_seq, seq - 1)
     job.newest = store.last_seq
     job.at = store.first_seq
-    job.keep, job.newest = keep, store.last_seq
+    job.keep = keep
     job.find_most()
     if seq == 1 or store.messages == 0 or job.most == 0:
         job.done = True
