@@ -5,6 +5,7 @@ PY := $(VENV)/bin/python
 JOBS ?= 2
 ROW ?= core
 SEEDS ?= 200
+DAYS ?= 30
 BUILT = $$(find . -maxdepth 3 -name '*.so' -not -path './.*' -not -path './build/*')
 TESTED := build $(VENV)/test-needs.stamp
 LOADGEN := $(VENV)/bin/martlet-loadgen
@@ -18,7 +19,7 @@ MODE ?= release
 ASAN_ENV = LD_PRELOAD=$$(gcc -print-file-name=libasan.so) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
 .DEFAULT_GOAL := help
-.PHONY: help docs build debug asan coverage run test quick crash lint ledger bench interop sim fuzz loadgen prof clean image spark-cluster
+.PHONY: help docs build debug asan coverage run test quick crash damage lint ledger bench interop sim fuzz loadgen prof clean image spark-cluster
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | awk -F'\t' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -75,6 +76,9 @@ quick: $(TESTED)  ## unit, tidy and property tests: under a minute
 
 crash: $(TESTED)  ## power loss at every sync (SEEDS=200 workloads), every damaged bit, an error at every call; CI does a part
 	MARTLET_CRASH_SEEDS=$(SEEDS) MARTLET_DAMAGE_STEP=1 MARTLET_ERROR_STEP=1 $(PY) -m pytest -n $(JOBS) -q tests/crash/test_power_loss.py tests/crash/test_damage.py tests/crash/test_disk_errors.py
+
+damage: $(TESTED)  ## one bit in DAYS=30 of all variants' files damaged, the next ones tomorrow (DAYS=1: all, DAY=n: those of day n)
+	MARTLET_DAMAGE_STEP=$(DAYS) $(if $(DAY),MARTLET_DAMAGE_DAY=$(DAY)) $(PY) -m pytest -n $(JOBS) -q tests/crash/test_damage.py
 
 lint: $(TESTED)  ## ruff and mypy
 	@$(PIP) mypy ruff types-PyYAML

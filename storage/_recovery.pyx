@@ -192,7 +192,7 @@ cdef int follow_chain(BlockHome home, uint64_t number, uint64_t first_seq, uint6
     if home.block_count == 0:
         return 0
     before = home.blocks[home.block_count - 1]
-    if before.last_checksum != prior and home.need_index(before):
+    if (before.last_checksum != prior or before.last_seq >= first_seq) and home.need_index(before):
         last = end_where_cut(home, before, first_seq, prior)
     home.last_seq, home.last_checksum = before.last_seq, before.last_checksum
     if before.last_checksum == prior or (last != NULL and last[4] == KIND_ERASED):

@@ -305,7 +305,7 @@ def test_a_block_half_dropped_and_half_deleted_is_not_called_lost(folder: Path) 
     directory.close()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", [*range(12), 244, 278])
 def test_without_a_state_nothing_is_called_lost(folder: Path, variant: str, seed: int) -> None:
     """What was deleted may be back then; what was taken back is not, and the rest is as it was."""
     model = worked(folder / "data", seed, variant, clean=True)

@@ -1,7 +1,8 @@
 """Every flipped bit and every truncation of every file: seen, never served, nothing else lost.
 
-CI tries all bits of a plain sealed block and each STEP-th of the other files, others every day;
-`make crash` tries all of all (MARTLET_DAMAGE_STEP=1).
+CI tries all bits of a plain sealed block and some of the other files, others every day.
+`make damage DAYS=30` tries a thirtieth of all bits of all variants' files, the next one every day:
+run daily it has tried all after thirty days. `make damage DAYS=1` and `make crash` try all at once.
 """
 
 import os
@@ -33,8 +34,11 @@ from tests.crash.damage import (
     segment_parts,
 )
 
-STEP = int(os.environ.get("MARTLET_DAMAGE_STEP", "61"))
-FIRST = datetime.now(UTC).toordinal() % STEP
+DAYS = os.environ.get("MARTLET_DAMAGE_STEP", "")
+STEP = int(DAYS or "61")
+DAY = int(os.environ.get("MARTLET_DAMAGE_DAY", datetime.now(UTC).toordinal()))
+FIRST = DAY % STEP
+META_STEP = min(STEP, 7)
 AFTERLIFE_EVERY = 97
 TRIALS_MAX = 200
 LOG_MARK = 6
@@ -112,9 +116,9 @@ def test_every_bit_of_a_sealed_block(folder: Path) -> None:
 def test_bits_of_a_sealed_block(folder: Path, name: str) -> None:
     specimen = Specimen(skip_without_aes(KINDS[name]), folder, fill_clean)
     block = f"{STREAM}/{1:016x}.blk"
-    step = max(STEP, len(specimen.files[block]) * 8 // TRIALS_MAX) if STEP > 1 else 1
+    step = STEP if DAYS else max(STEP, len(specimen.files[block]) * 8 // TRIALS_MAX)
     assert (specimen.files[block][10] == 1) == (KINDS[name].codec != "none")
-    try_block(specimen, block, step, FIRST)
+    try_block(specimen, block, step, DAY % step)
 
 
 @pytest.mark.parametrize("name", PLAIN_FILES)
@@ -188,7 +192,7 @@ def test_damaged_meta_leaves_the_stream_unloaded_and_untouched(folder: Path) -> 
     """Not even what the log has of it is removed: with the meta back, all of it is there."""
     specimen = Specimen(KINDS["plain"], folder, fill_log_behind_a_checkpoint)
     content = specimen.files[f"{STREAM}/meta"]
-    for bit, damaged in flips(content, FIRST % 7, 7):
+    for bit, damaged in flips(content, DAY % META_STEP, META_STEP):
         outcome = specimen.damaged(f"{STREAM}/meta", damaged)
         assert (outcome.served, outcome.verdict) == ([], DAMAGED)
         assert any("meta does not hold" in sentence for sentence in outcome.damage), bit
@@ -199,7 +203,7 @@ def test_damaged_meta_leaves_the_stream_unloaded_and_untouched(folder: Path) -> 
 def test_damaged_meta_comes_back_from_the_log(folder: Path) -> None:
     specimen = Specimen(KINDS["plain"], folder, fill_log_only)
     content = specimen.files[f"{STREAM}/meta"]
-    for bit, damaged in flips(content, FIRST % 7, 7):
+    for bit, damaged in flips(content, DAY % META_STEP, META_STEP):
         outcome = specimen.damaged(f"{STREAM}/meta", damaged)
         assert len(outcome.served) > 0, bit
         assert outcome.lost == set(), bit
@@ -217,7 +221,7 @@ def test_both_states_damaged_loses_no_message(folder: Path) -> None:
 
 def test_damaged_identity_is_refused(folder: Path) -> None:
     specimen = Specimen(KINDS["plain"], folder, fill_clean)
-    for _, damaged in flips(specimen.files["directory"], 0, 7):
+    for _, damaged in flips(specimen.files["directory"]):
         specimen.put_back()
         specimen.write("directory", damaged)
         with pytest.raises(NotUsable, match="does not hold"):
