@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_jetstream import columns
+from pyspark_jetstream import columns, offsets
 from pyspark_jetstream.errors import JetStreamError
 from pyspark_jetstream.follow import Follower, Step
 from pyspark_jetstream.options import Options
@@ -52,7 +52,8 @@ def to_parquet(asked: Options, root: str, told: Told, tally: Tally | None = None
 
 
 def describe(step: Step) -> str:
-    return ", ".join(f"{name} up to {offset - 1}" for name, offset in step.offsets.items())
+    ends = offsets.sequences(step.offsets)
+    return ", ".join(f"{name} up to {behind - 1}" for name, behind in ends.items())
 
 
 def for_lake(asked: Options) -> Options:
@@ -76,8 +77,9 @@ def to_delta(asked: Options, place: str, told: Told, tally: Tally | None = None)
     follower = Follower(for_lake(asked), tally or Tally(), LAKE_STEP_BYTES)
     reached = {}
     if DeltaTable.is_deltatable(place):
-        for name in stream_names(follower):
-            version = DeltaTable(place).transaction_version(f"{APPLICATION}:{name}")
+        known = DeltaTable(place)
+        for name in offset_names(follower):
+            version = known.transaction_version(f"{APPLICATION}:{name}")
             if version is not None:
                 reached[name] = version
     added = 0
@@ -96,8 +98,8 @@ def to_delta(asked: Options, place: str, told: Told, tally: Tally | None = None)
     return added
 
 
-def stream_names(follower: Follower) -> list[str]:
-    return [view.name for view in follower.views()]
+def offset_names(follower: Follower) -> list[str]:
+    return [name for view in follower.views() for name in offsets.reached(view, 0)]
 
 
 def to_iceberg(asked: Options, place: str, told: Told, tally: Tally | None = None) -> int:

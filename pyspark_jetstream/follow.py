@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from pyspark_jetstream import plan, reading, scan
+from pyspark_jetstream import offsets, plan, reading, scan
 from pyspark_jetstream.options import EARLIEST, Options, offset_for
 from pyspark_jetstream.plan import Piece
 from pyspark_jetstream.predicates import Predicates
@@ -38,7 +38,7 @@ class Follower:
     def steps(self, reached: dict[str, int]) -> Iterator[Step]:
         """Each to be committed before the next is taken."""
         for view in self.views():
-            begin = self._begin(view, reached.get(view.name))
+            begin = self._begin(view, reached)
             pieces = plan.pieces_of(view, (begin, view.last_seq + 1), self.asked, Predicates())
             gathered: list[Piece] = []
             weight = 0
@@ -46,19 +46,20 @@ class Follower:
                 gathered.append(piece)
                 weight += piece.weight
                 if weight >= self._step_bytes:
-                    yield Step(gathered, {view.name: piece.last + 1})
+                    yield Step(gathered, offsets.reached(view, piece.last + 1))
                     gathered, weight = [], 0
             if gathered or reached.get(view.name, 0) <= view.last_seq:
-                yield Step(gathered, {view.name: view.last_seq + 1})
+                yield Step(gathered, offsets.reached(view, view.last_seq + 1))
 
-    def _begin(self, view: StreamView, reached: int | None) -> int:
+    def _begin(self, view: StreamView, offsets_reached: dict[str, int]) -> int:
+        reached = offsets_reached.get(view.name)
         if reached is None:
             said = EARLIEST if self.asked.starting is None else self.asked.starting
             start = offset_for(said, view.account, view.stream)
             return max(plan.position(EARLIEST if start is None else start, view), view.first_seq)
-        if reached > view.claimed_last + 1:
-            what = f"stream {view.name} ends at {view.claimed_last}, before the offset {reached}"
-            plan.lose(self.asked, f"{what}: it was made anew")
+        if offsets.is_other(view, offsets_reached) or reached > view.claimed_last + 1:
+            what = f"stream {view.name} ends at {view.claimed_last}; {reached} was to be read next"
+            plan.lose(self.asked, f"{what}: it was deleted and made anew")
             return view.first_seq
         if reached < view.first_seq <= view.last_seq:
             what = f"stream {view.name} begins at {view.first_seq}; {reached} was to be read next"

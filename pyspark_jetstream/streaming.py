@@ -1,4 +1,4 @@
-"""The streaming side: offsets are `{"ACCOUNT/STREAM": next sequence}`."""
+"""The streaming side: how far each micro-batch goes, in the offsets of `offsets.py`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_jetstream import plan, reading
+from pyspark_jetstream import offsets, plan, reading
 from pyspark_jetstream.options import EARLIEST, LATEST, Options, offset_for
 from pyspark_jetstream.predicates import Predicates
 from pyspark_jetstream.source import partitions_of, read_partition
@@ -84,7 +84,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {view.name: view for view in self._store.views(self._asked.wants)}
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        found = {}
+        found: Offset = {}
         for name, view in self._views().items():
             said = LATEST if self._asked.starting is None else self._asked.starting
             start = offset_for(said, view.account, view.stream)
@@ -92,7 +92,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if 0 <= start < view.first_seq:
                 plan.lose(self._asked, f"stream {name} begins at {view.first_seq}, not at {start}")
                 start = EARLIEST
-            found[name] = plan.position(start, view)
+            if offsets.is_other(view, said):
+                plan.lose(self._asked, f"stream {name} was deleted and made anew")
+                start = EARLIEST
+            found |= offsets.reached(view, plan.position(start, view))
         return found
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -112,18 +115,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for name, view in views.items():
             begin = max(start.get(name, view.first_seq), 1)
             behind = view.last_seq + 1
-            anew = begin > view.claimed_last + 1
+            anew = offsets.is_other(view, start) or begin > view.claimed_last + 1
             if anew:
-                what = f"stream {name} ends at {view.claimed_last}, before the offset {begin}"
-                plan.lose(self._asked, f"{what}: it was made anew")
+                what = f"stream {name} ends at {view.claimed_last}; {begin} was to be read next"
+                plan.lose(self._asked, f"{what}: it was deleted and made anew")
                 begin = view.first_seq
             target = behind if self._target is None else min(self._target.get(name, 0), behind)
             if target > begin:
-                end[name] = limits.advance(view, begin, target)
+                end |= offsets.reached(view, limits.advance(view, begin, target))
             elif (name not in end and self._target is None) or anew:
-                end[name] = begin
+                end |= offsets.reached(view, begin)
         if isinstance(limit, ReadMinRows) and self._target is None:
-            rows = sum(end[name] - start.get(name, end[name]) for name in end)
+            ends = offsets.sequences(end)
+            rows = sum(behind - start.get(name, behind) for name, behind in ends.items())
             return dict(start) if rows < limit.min_rows else end
         return end
 
@@ -136,14 +140,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         views = self._views()
         pieces = []
-        for name, behind in sorted(end.items()):
+        for name, behind in sorted(offsets.sequences(end).items()):
             view = views.get(name)
             begin = start.get(name)
-            if view is None:
+            if view is None or offsets.is_other(view, end):
                 if begin is None or begin < behind:
                     plan.lose(self._asked, f"stream {name} was deleted")
                 continue
-            begin = view.first_seq if begin is None or begin > behind else begin
+            if begin is None or begin > behind or offsets.is_other(view, start):
+                begin = view.first_seq
             if begin < min(view.first_seq, behind):
                 plan.lose(
                     self._asked,

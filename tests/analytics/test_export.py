@@ -16,6 +16,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from pyspark_jetstream import export, tables
+from pyspark_jetstream.errors import DataLoss
 from storage._store import StreamStore
 from storage.filestore import FileStores
 from tests.analytics.stores import SMALL_BLOCKS, live, parsed, settings, settle
@@ -171,3 +172,26 @@ def read_lake(kind: str, place: str) -> Any:
         return catalog.load_table("jetstream.messages").scan().to_arrow()
     finally:
         catalog.engine.dispose()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
+def test_a_stream_made_anew_is_told_and_then_taken_whole(
+    tmp_path: Path, stores: FileStores, kind: str
+) -> None:
+    if kind != "parquet":
+        pytest.importorskip("deltalake" if kind == "delta" else "pyiceberg")
+    store = stores.create(settings("S"))
+    place, sink = str(tmp_path / "lake"), export.SINKS[kind]
+    fill(store, 100)
+    settle(stores)
+    assert sink(parsed(tmp_path), place, silent, None) == 100
+    stores.delete(store)
+    store = stores.create(settings("S"))
+    fill(store, 150)  # more than there were: its sequences alone do not tell
+    settle(stores)
+    with pytest.raises(DataLoss, match="was deleted and made anew"):
+        sink(parsed(tmp_path), place, silent, None)
+    assert sink(parsed(tmp_path, failOnDataLoss="false"), place, silent, None) == 150
+    fill(store, 5)
+    settle(stores)
+    assert sink(parsed(tmp_path), place, silent, None) == 5
