@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any
 
@@ -730,6 +733,30 @@ def event_flows() -> Iterator[Flow]:
         ),
     )
     yield Flow(
+        "events of a pause that ends by itself",
+        (
+            *few(1),
+            api.durable("C", pause_until=api.FUTURE),
+            events,
+            ShortPause(300),
+            Rest(30),
+        ),
+        True,
+    )
+    yield Flow(
+        "events of pending messages that limits remove",
+        (
+            stream(max_msgs=3),
+            *few(3)[1:],
+            consumer(explicit),
+            *pulled,
+            events,
+            message("a.b", b"4"),
+            Rest(30),
+            INFO,
+        ),
+    )
+    yield Flow(
         "events of an ephemeral's end",
         (
             stream(),
@@ -740,6 +767,23 @@ def event_flows() -> Iterator[Flow]:
         ),
         True,
     )
+
+
+@dataclass(frozen=True)
+class ShortPause:
+    """A pause from now on for so long, and the events of its beginning and its end."""
+
+    ms: int
+
+    def play(self, player: Any) -> Any:
+        until = datetime.now(UTC) + timedelta(milliseconds=self.ms)
+        body = json.dumps({"pause_until": until.isoformat()}).encode()
+        player.request("$JS.API.CONSUMER.PAUSE.S.C", body)
+        told = [each.told() for each in player.wait("events", 2)]
+        for *_, event in told:
+            if isinstance(event, dict) and "pause_until" in event:
+                event["pause_until"] = "<time>"
+        return told
 
 
 class Metric:

@@ -126,7 +126,7 @@ def test_waiting(both: Both, flow: Flow) -> None:
     compare(both, flow)
 
 
-@pytest.mark.feature("5.016", "5.020", "5.042")
+@pytest.mark.feature("1.073", "1.074", "5.016", "5.020", "5.042")
 @pulls("acks")
 def test_acks(both: Both, flow: Flow) -> None:
     compare(both, flow)
@@ -144,7 +144,7 @@ def test_forged_acks(both: Both, flow: Flow) -> None:
     compare(both, flow)
 
 
-@pytest.mark.feature("5.068")
+@pytest.mark.feature("1.075", "5.068")
 @pulls("next")
 def test_ack_and_next(both: Both, flow: Flow) -> None:
     compare(both, flow)
@@ -246,7 +246,7 @@ def test_overflow(both: Both, flow: Flow) -> None:
     compare(both, flow)
 
 
-@pytest.mark.feature("5.072", "5.073", "5.075")
+@pytest.mark.feature("1.085", "5.072", "5.073", "5.075")
 @pushes("pinned")
 def test_pinned(both: Both, flow: Flow) -> None:
     compare(both, flow)
@@ -258,6 +258,7 @@ def test_prioritized(both: Both, flow: Flow) -> None:
     compare(both, flow)
 
 
+@pytest.mark.feature("1.076", "1.083", "1.084", "1.086", "1.087", "1.088", "1.089")
 @pytest.mark.feature("5.024", "5.040", "5.043")
 @pushes("events")
 def test_events(both: Both, flow: Flow) -> None:
