@@ -17,6 +17,7 @@ from server.jetstream.engine import Engine
 from server.jetstream.ingest import Ingests
 from server.jetstream.recoverylog import RecoveryLog
 from server.jetstream.stream import Stream
+from server.ops.pressure import MemoryPressure, pressure_file
 from server.version import JETSTREAM_API_LEVEL
 from storage.keys import ServerKeys
 
@@ -79,6 +80,7 @@ class JetStream:
             loaded=log.loaded,
         )
         self._maintained_ns = started_ns
+        self._pressure = MemoryPressure(pressure_file(), started_ns)
         self.commit = LocalCommit(broker.turn, self.stores.directory, self._log, lazy=not durable)
         self.stores.book.attach(self.commit)
         self.ingests = Ingests(self.commit, settled.max_payload_bytes)
@@ -156,6 +158,7 @@ class JetStream:
             self.commit.sync()
         if now_ns - self._maintained_ns >= MAINTENANCE_NS:
             self._maintained_ns = now_ns
+            self._pressure.relieve(now_ns, self.stores.directory.drop_caches)
             self.commit.maintain()
 
     def close(self) -> None:
