@@ -80,7 +80,7 @@ cdef int grow_index(Block* block, uint32_t slots) except -1:
 
 cdef bint takes_slot(const Block* block, uint64_t seq) noexcept nogil:
     """Whether the index can hold `seq`."""
-    return seq - block.first_seq <= <uint64_t>0xFFFFFFFF
+    return seq - block.first_seq <= <uint64_t>0xFFFFFFFFu
 
 
 cdef int add_slot(Block* block, uint64_t seq, uint32_t offset) except -1:
@@ -88,7 +88,7 @@ cdef int add_slot(Block* block, uint64_t seq, uint32_t offset) except -1:
     cdef uint64_t distance = seq - block.first_seq
     cdef uint32_t slot
     block.index_owned = True
-    if distance > 0xFFFFFFFF:
+    if distance > 0xFFFFFFFFu:
         return -2
     if block.deltas == NULL and distance > <uint64_t>block.slots * 2 + 1024:
         make_sparse(block)

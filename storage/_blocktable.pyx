@@ -274,7 +274,7 @@ cdef class BlockTable(JobOwner):
             next_start = frame.end
             rows.append((position, frame.start))
             position += (length + 7) & ~<uint64_t>7
-        if next_start < block.data_end and block.data_end != 0xFFFFFFFF and next_seq <= block.last_seq:
+        if next_start < block.data_end and block.data_end != 0xFFFFFFFFu and next_seq <= block.last_seq:
             self.note_lost(next_seq, block.last_seq, f"{self.block_path(block.number)}: frames do not hold")
         fresh.frames = <uint32_t>len(rows)
         fresh.frame_table = <uint32_t*>calloc(2 * len(rows) + 1, 4)

@@ -251,7 +251,7 @@ cdef class CommitLog:
         """Write the mark that tells a finished segment from a damaged one."""
         cdef LogJob* job = <LogJob*>calloc(1, sizeof(LogJob))
         job.segment = self.current
-        job.offset = self.position & 0xFFFFFFFF
+        job.offset = self.position & 0xFFFFFFFFu
         job.data = job.mark
         job.size = FRAME_HEAD
         job.mark[4] = FRAME_MARK
@@ -271,7 +271,7 @@ cdef class CommitLog:
             self.contents.pop(self.recycled, None)
             job = <LogJob*>calloc(1, sizeof(LogJob))
             job.segment = self.current
-            job.offset = self.position & 0xFFFFFFFF
+            job.offset = self.position & 0xFFFFFFFFu
             job.job.run = blank_tail
             if self.durable:
                 job.job.sync_fd = &self.current.fd
@@ -285,7 +285,7 @@ cdef class CommitLog:
             raise ValueError(f"{size} bytes do not fit into a log segment of {self.segment_size}")
         if self.chunk is not None and self.chunk.used > self.piece_start:
             self.send_piece(0)
-        if (self.position & 0xFFFFFFFF) + size + FRAME_HEAD > self.segment_size:
+        if (self.position & 0xFFFFFFFFu) + size + FRAME_HEAD > self.segment_size:
             self.end_segment()
             self.rotate()
         if self.chunk is None or self.chunk.capacity - self.chunk.used < size:
@@ -303,14 +303,14 @@ cdef class CommitLog:
         if self.frame_group is group and self.frame_kind == kind:
             used = chunk.used - self.piece_start
             if chunk.capacity - chunk.used >= size + 8 and (
-                    (self.position & 0xFFFFFFFF) + used + size + 8 + FRAME_HEAD <= self.segment_size):
+                    (self.position & 0xFFFFFFFFu) + used + size + 8 + FRAME_HEAD <= self.segment_size):
                 at = chunk.data + chunk.used
                 chunk.used += size
                 return at
         self.close_frame()
         used = 0 if chunk is None else chunk.used - self.piece_start
         if chunk is None or chunk.capacity - chunk.used < size + FRAME_HEAD + 8 or (
-                (self.position & 0xFFFFFFFF) + used + size + 2 * FRAME_HEAD + 8 > self.segment_size):
+                (self.position & 0xFFFFFFFFu) + used + size + 2 * FRAME_HEAD + 8 > self.segment_size):
             self.start_chunk(size + FRAME_HEAD + 8)
             chunk = self.chunk
         self.frame_at = chunk.used
@@ -356,7 +356,7 @@ cdef class CommitLog:
         job.ticket = ticket
         job.size = self.chunk.used - self.piece_start if self.chunk is not None else 0
         job.data = self.chunk.data + self.piece_start if job.size else NULL
-        job.offset = self.position & 0xFFFFFFFF
+        job.offset = self.position & 0xFFFFFFFFu
         job.job.run = write_piece if job.size else write_nothing
         if self.durable or (ticket and self.sync_wanted):
             job.job.sync_fd = &self.current.fd
@@ -483,10 +483,10 @@ cdef class CommitLog:
                 target.group, target.seq, target.seed, target.salt = group, seq, seed, salt
                 memcpy(target.head, <const char*>head, sizeof(target.head))
                 if position >> 32 == self.recycled:
-                    target.low = self.position & 0xFFFFFFFF
+                    target.low = self.position & 0xFFFFFFFFu
                 else:
-                    job.base = position & ~<uint64_t>0xFFFFFFFF
-                    target.start = position & 0xFFFFFFFF
+                    job.base = position & ~<uint64_t>0xFFFFFFFFu
+                    target.start = position & 0xFFFFFFFFu
                     target.end = <uint64_t>end - job.base
             self.disk.submit(&job.log.job)
         return <int>len(by_path)

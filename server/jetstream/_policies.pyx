@@ -168,7 +168,7 @@ cdef class PushFlow(CommonFlow):
         """How far is the client? Its answer comes to a subject made for this request."""
         cdef ConsumerCore core = self.core
         self.asked = b"$JS.FC.%b.%08x" % (
-            core.ack_key, <uint32_t>(core.hub.broker.random_fraction() * 0xFFFFFFFF)
+            core.ack_key, <uint32_t>(core.hub.broker.random_fraction() * 0xFFFFFFFFu)
         )
         self.asked_size = self.under_way
         return core.outlet.send_request(
