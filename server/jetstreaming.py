@@ -127,6 +127,7 @@ class JetStream:
     def apply(self, options: Options) -> None:
         """Follows a reload."""
         self.engine.apply(self._settled(options))
+        self.ingests.usages.follow(self.engine)
         self.api.listen()
 
     @property

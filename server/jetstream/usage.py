@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from server.jetstream._ingest import Usage
-from server.jetstream.stream import Stream
+
+if TYPE_CHECKING:
+    from server.jetstream.engine import Engine
+    from server.jetstream.stream import Stream
 
 
 class Usages:
@@ -22,6 +27,18 @@ class Usages:
         if key not in self._accounts:
             self._accounts[key] = Usage(parent=server)
         usage = self._accounts[key]
-        limits = engine.accounts[stream.account.name].limits
-        usage.max = limits.max_memory_bytes if kind == "memory" else limits.max_store_bytes
+        usage.max = allowed(engine, *key)
         return usage
+
+    def follow(self, engine: Engine) -> None:
+        """A reload may have moved limits."""
+        for kind, usage in self._server.items():
+            usage.max = engine.max_bytes(kind)
+        for (account, kind), usage in self._accounts.items():
+            if account in engine.accounts:
+                usage.max = allowed(engine, account, kind)
+
+
+def allowed(engine: Engine, account: str, kind: str) -> int:
+    limits = engine.accounts[account].limits
+    return limits.max_memory_bytes if kind == "memory" else limits.max_store_bytes
