@@ -13,6 +13,7 @@ cdef class BlockHome(WritingTable):
     cdef uint64_t behind                # the log segment that DataDirectory counts it under
     cdef readonly bytes snapshot        # as read from the state, for the logic to restore; then None
     cdef set gone                       # sequences that the replay saw deleted
+    cdef uint64_t cut_index             # of the newest cut's frame, until a checkpoint has it
     cdef bint torn                      # a frame of this group is missing from the log's torn end
     cdef bint gap                       # a frame is missing; what it held may be lost
     cdef public RecordIndexer indexer
@@ -27,6 +28,7 @@ cdef class BlockHome(WritingTable):
     cdef int erase(self, uint64_t seq) except -1
     cdef int job_done(self, BlockJob* job) except -1
     cdef int apply_forget(self, uint64_t seq) except -1
+    cdef int remove_dead_cut(self) except -1
     cdef int remove_dead(self, Block* block) except -1
     cdef int apply_drop(self, uint64_t seq) except -1
     cdef int apply_cut(self, uint64_t seq) except -1

@@ -70,8 +70,12 @@ cdef class BlockHome(WritingTable):
         return 1
 
     cdef int remove_dead(self, Block* block) except -1:
-        """Nothing in it lives. Where the floor lies in it, the checkpoint does not know how many of those that it
+        """Nothing in it lives. The file of a block that was cut is kept until a checkpoint has the cut: until then
+        only it tells how many messages are to be gone. Where the floor lies in it, the checkpoint does not know how many of those that it
         has as live were below: so the log says that all of it is gone, before the file is."""
+        if block.flags & BLOCK_CUT and self.cut_index:
+            self.checkpoint_wanted = True
+            return self.touch()
         if block.first_seq < self.floor <= block.last_seq and not self.replaying:
             self.floor = block.last_seq + 1
             self.floor_dirty = True
@@ -163,10 +167,10 @@ cdef class BlockHome(WritingTable):
             self.last_checksum = block.last_checksum
             return 1
         if self.need_index(block) == 0:
-            # Its file is gone: replayed, because what the cut left of it was removed later. How many that
-            # are only the file knew, so the next removal in it counts as the last.
+            # How many the cut left only its file could tell. It is not there, and no removal took it (`remove_dead`).
             block.last_seq = seq
-            block.messages = <uint32_t>min(<uint64_t>min(block.messages, block.dead + 1), seq + 1 - block.first_seq)
+            block.messages = <uint32_t>min(<uint64_t>block.messages, seq + 1 - block.first_seq)
+            block.dead = 0
             block.flags |= BLOCK_CUT
             return 1
         slot = <uint32_t>slot_at_or_after(block, seq + 1)
@@ -214,7 +218,20 @@ cdef class BlockHome(WritingTable):
         self.shop.log.close_frame()
         self.log_group.cut_places(seq)
         self.touch()
+        self.cut_index = self.log_group.index
         self.apply_cut(seq)
+        return 0
+
+    cdef int remove_dead_cut(self) except -1:
+        """A checkpoint has the cuts now."""
+        cdef size_t index = self.block_count
+        cdef Block* block
+        self.cut_index = 0
+        while index:
+            index -= 1
+            block = self.blocks[index]
+            if block.flags & BLOCK_CUT and block.dead >= block.messages and block.skips == 0:
+                self.remove_dead(block)
         return 0
 
     cdef int compact(self, uint64_t number) except -1:
@@ -360,6 +377,8 @@ cdef class BlockHome(WritingTable):
                 if self.meta_writes == job.seq:
                     self.meta_writes = 0
                 self.sealed_below = max(self.sealed_below, job.at)
+                if 0 < self.cut_index <= job.index and job.segment:
+                    self.remove_dead_cut()
                 if self.unframed:
                     self.frame_sealed()
                 self.log_group.contained_up_to(job.index, job.segment)

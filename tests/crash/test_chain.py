@@ -249,8 +249,14 @@ def test_without_a_state_what_was_cut_stays_cut(folder: Path, variant: str) -> N
 # -- nobody is alarmed -----------------------------------------------------------------------------
 
 
-def worked(path: Path, seed: int, variant: str, clean: bool) -> StreamModel:
-    """Appends, deletes, erasures, drops, cuts, rewrites, starts in between."""
+def worked(
+    path: Path,
+    seed: int,
+    variant: str,
+    clean: bool,
+    copies: dict[str, list[bytes]] | None = None,
+) -> StreamModel:
+    """Appends, deletes, erasures, drops, cuts, rewrites, starts; `copies`: earlier blocks."""
     rng, model = random.Random(seed), StreamModel()
     for run in range(3):
         directory = DataDirectory(path, threaded=False, **TINY, **VARIANTS[variant])
@@ -260,9 +266,56 @@ def worked(path: Path, seed: int, variant: str, clean: bool) -> StreamModel:
             if rng.random() < 0.4:
                 directory.wait(directory.commit())
                 directory.maintain()
+                if copies is not None and rng.random() < 0.3:
+                    keep_copies(Path(home.path), copies)
         directory.wait(directory.commit())
         directory.close(clean=clean or (run < 2 and rng.random() < 0.5))
     return model
+
+
+def keep_copies(folder: Path, copies: dict[str, list[bytes]]) -> None:
+    for file in folder.glob("*.blk"):
+        before = copies.setdefault(file.name, [])
+        if file.read_bytes() not in before:
+            before.append(file.read_bytes())
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+@pytest.mark.parametrize("seed", [*range(4), 116, 125])
+def test_any_swap_brings_nothing_back_and_loses_only_what_it_tells(
+    folder: Path, variant: str, seed: int, clean: bool
+) -> None:
+    """Of every block in turn: an older copy, another block, none."""
+    copies: dict[str, list[bytes]] = {}
+    model = worked(folder / "data", seed, variant, clean, copies)
+    rng = random.Random(seed)
+    blocks = sorted((folder / "data").glob("streams/*/*.blk"))
+    for file in blocks:
+        content, other = file.read_bytes(), rng.choice(blocks).read_bytes()
+        older = [copy for copy in copies.get(file.name, []) if copy != content]
+        for swapped in [*rng.sample(older, min(2, len(older))), other, b""]:
+            shutil.copytree(folder / "data", folder / "trial")
+            trial = folder / "trial" / file.relative_to(folder / "data")
+            trial.write_bytes(swapped)
+            if not swapped:
+                trial.unlink()
+            check_swapped(folder / "trial", model, variant, f"{file.name}, {len(swapped)} bytes")
+            shutil.rmtree(folder / "trial")
+
+
+def check_swapped(path: Path, model: StreamModel, variant: str, where: str) -> None:
+    directory = DataDirectory(path, threaded=False, **TINY, **VARIANTS[variant])
+    try:
+        home = directory.homes[1]
+        home.check_all()
+        found = {entry[0]: entry for entry in home.get_all() if len(entry) == 5}
+        assert found.items() <= model.live.items(), f"{where}: {found.keys() - model.live.keys()}"
+        missing = model.live.keys() - found.keys()
+        lost = {seq for first, last in home.lost for seq in range(first, last + 1)}
+        assert missing <= lost, f"{where}: {missing - lost} not told, {home.damage}"
+        assert not lost & found.keys(), where
+    finally:
+        directory.close(clean=False)
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
