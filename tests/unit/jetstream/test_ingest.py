@@ -242,6 +242,7 @@ class Disk:
         pass
 
 
+@pytest.mark.feature("9.010")
 def test_a_disk_that_fails_stops_the_streams_on_it_and_says_so() -> None:
     world, lines = World(), list[str]()
     disk = Disk()

@@ -268,6 +268,7 @@ def test_a_fast_batch_whose_first_message_fails_gets_an_ordinary_refusal() -> No
     assert body["stream"] == "S"
 
 
+@pytest.mark.feature("9.010")
 def test_a_disk_that_takes_nothing_more_is_told_in_the_system_account() -> None:
     world = EngineWorld()
     told: list[bytes] = []
