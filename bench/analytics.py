@@ -1,8 +1,9 @@
 """`python -m bench.analytics`: how fast blocks are read, in one core and through Spark.
 
-2,000,000 messages with 19-byte subjects and payloads of 128 bytes, all alike, or with `--random`
-of 128 to 256 that do not compress; headers on every tenth. Prints one JSON line per row; the best
-of three after a warm-up. Parquet is what Spark writes unless told otherwise (snappy).
+2,000,000 messages with 19-byte subjects; headers on every tenth. Payloads are `--payloads random`:
+128 to 256 bytes that do not compress; `json`: a reading as some 130 bytes of text, each another;
+`alike`: 128 bytes, the same in every message. Prints one JSON line per row, the best of a few after
+a warm-up. Parquet is what Spark writes unless told otherwise (snappy, dictionaries).
 """
 
 from __future__ import annotations
@@ -35,19 +36,29 @@ HEADERS = b"NATS/1.0\r\nNats-Msg-Id: 1234567890\r\n\r\n"
 Row = dict[str, Any]
 
 
-def payloads(alike: bool) -> Iterator[bytes]:
+def payloads(kind: str) -> Iterator[bytes]:
     rng = random.Random(1)
     pool = rng.randbytes(1 << 24)
+    number = 0
     while True:
         at = rng.randrange(len(pool) - 256)
-        yield b"x" * 128 if alike else pool[at : at + rng.randint(128, 256)]
+        number += 1
+        if kind == "random":
+            yield pool[at : at + rng.randint(128, 256)]
+        elif kind == "json":
+            reading = {"sensor": f"sensor-{at % 1000:05d}", "reading": number, "unit": "celsius",
+                       "value": round(at / 1e6, 4), "battery": at % 100, "quality": "good",
+                       "site": f"hall {at % 20}"}  # fmt: skip
+            yield json.dumps(reading, separators=(",", ":")).encode()
+        else:
+            yield b"x" * 128
 
 
-def fill(path: Path, count: int, alike: bool) -> None:
+def fill(path: Path, count: int, kind: str) -> None:
     stores = FileStores(path / "data", durable=False)
     config = json.dumps({"name": "BENCH"})
     store = stores.create({"account": "$G", "created_ns": 1, "config": config})
-    payload = payloads(alike)
+    payload = payloads(kind)
     for first in range(0, count, 10_000):
         for at in range(first, first + 10_000):
             headers = b"" if at % 10 else HEADERS
@@ -182,13 +193,18 @@ def floor(spark: Any, path: Path, count: int, cores: int) -> Iterator[Row]:
     def no_source() -> None:
         assert spark.range(1).selectExpr("sum(id)").collect()[0][0] == 0
 
+    def scan_blocks() -> None:
+        SCANS["rows"](spark.read.format("jetstream").load(str(path)))
+
     def boundary() -> None:
         reader = spark.read.format("repeated").options(path=str(path), rows=count, tasks=8)
         SCANS["rows"](reader.load())
 
     yield row("spark_job", best(one_row, 8) * 1e3, "ms for one row", "",
               without_source=round(best(no_source, 8) * 1e3, 1))  # fmt: skip
-    yield row("spark_boundary", count / best(boundary, 5), "rows/s", "", cores=cores)
+    boundary_took, scan_took = in_turn(boundary, scan_blocks)
+    yield row("spark_boundary", count / boundary_took, "rows/s", "", cores=cores,
+              scan_of_blocks=round(scan_took / boundary_took, 3))  # fmt: skip
 
 
 def beside(seconds: float) -> Iterator[Row]:
@@ -240,7 +256,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.analytics", description=__doc__)
     parser.add_argument("--count", type=int, default=COUNT)
     parser.add_argument("--cores", type=int, default=2, help="Spark's tasks at once")
-    parser.add_argument("--random", action="store_true", help="payloads that do not compress")
+    parser.add_argument("--payloads", choices=("random", "json", "alike"), default="random")
     parser.add_argument("--no-spark", action="store_true")
     parser.add_argument("--beside", action="store_true", help="only the live server's latency")
     parser.add_argument("--keep", type=Path, help="a folder for the data, used again when filled")
@@ -252,7 +268,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="martlet-bench-") as folder:
         path = arguments.keep or Path(folder)
         if not (path / "data" / "directory").exists():
-            fill(path, arguments.count, not arguments.random)
+            fill(path, arguments.count, arguments.payloads)
         size = sum(file.stat().st_size for file in path.rglob("*.blk"))
         found = [decode(path, arguments.count), pruning(path, arguments.count, size)]
         if not arguments.no_spark:
