@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 PACKAGE = "pyspark_jetstream"
-NATIVE = ("_decode", "_walk")
+NATIVE = ("_cython_shared", "_decode", "_walk")
 
 
 def write_zip(target: Path) -> int:
