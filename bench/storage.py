@@ -26,13 +26,14 @@ from storage._directory import DataDirectory
 from storage._drill import append, load
 from storage.filestore import FileStores
 from storage.keys import ServerKeys
+from storage.ports import StoreLimits
 
 Row = dict[str, Any]
 
 
-def seconds_of(work: Callable[..., None], *arguments: Any) -> float:
+def seconds_of(work: Callable[..., None], *arguments: Any, **named: Any) -> float:
     started = time.perf_counter()
-    work(*arguments)
+    work(*arguments, **named)
     return time.perf_counter() - started
 
 
@@ -74,6 +75,29 @@ def append_8k(path: Path, small: bool) -> Row:
     row = rate(path / "data", count, 8192, True, 64)
     share = round(row["mb_per_s"] / plain["mb_per_s"], 2)
     return row | {"sequential_mb_per_s": plain["mb_per_s"], "share": share}
+
+
+def trimmed(path: Path, small: bool) -> Row:
+    """Appending at a limit of messages against appending without one, in turn; the best of each."""
+    count = 50_000 if small else 1_000_000
+    best = {0: 0.0, count // 5: 0.0}
+    for turn in range(1 if small else 4):
+        for limit in best:
+            folder = path / f"{turn}-{limit}"
+            files = FileStores(folder)
+            store = files.create({"name": "bench"}, StoreLimits(messages_max=limit or -1))
+            home = files.directory.homes[1]
+            run = partial(append, files.directory, home, batch=256, size=128, subjects=1000)
+            run(count=count // 5, store=store)
+            best[limit] = max(best[limit], count / seconds_of(run, count=count, store=store))
+            files.close(clean=False)
+            shutil.rmtree(folder)
+    free, limited = best.values()
+    return {
+        "unlimited_per_s": round(free),
+        "limited_per_s": round(limited),
+        "share": round(limited / free, 2),
+    }
 
 
 def load_warm(path: Path, small: bool) -> Row:
@@ -251,6 +275,7 @@ ROWS: dict[str, Callable[[Path, bool], Row]] = {
     "append_128_durable": lambda path, small: rate(path, 50_000 if small else 4_000_000, 128, True),
     "append_128_lazy": lambda path, small: rate(path, 50_000 if small else 4_000_000, 128, False),
     "append_8k_durable": append_8k,
+    "append_128_trimmed": trimmed,
     "append_128_encrypted": append_encrypted,
     "load_warm": load_warm,
     "compressed": compressed,

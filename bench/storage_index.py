@@ -68,33 +68,6 @@ def trim(compiled: ModuleType) -> None:
     row("append, 1 M subjects with 5 messages each at the limit", million_per_s=1 / took)
 
 
-def trim_file(compiled: ModuleType) -> None:
-    """The same over blocks on disk, with a commit for each 256 messages."""
-    from tempfile import TemporaryDirectory
-
-    from storage._drill import append
-    from storage.filestore import FileStores
-    from storage.ports import StoreLimits
-
-    free = 0.0
-    for limits in (StoreLimits(), StoreLimits(messages_max=MILLION // 5)):
-        with TemporaryDirectory(prefix="martlet-bench-") as folder:
-            stores = FileStores(folder)
-            store = stores.create({"name": "trim"}, limits)
-            home = store.home
-            append(stores.directory, home, MILLION // 5, 256, 128, 1000, store)  # type: ignore[arg-type]
-            took = seconds(
-                lambda: append(stores.directory, home, MILLION, 256, 128, 1000, store)  # type: ignore[arg-type]  # noqa: B023
-            )
-            free = free or took
-            row(
-                f"append to disk, at most {limits.messages_max} messages",
-                million_per_s=1 / took,
-                of_unlimited=free / took,
-            )
-            stores.close()
-
-
 def load(compiled: ModuleType) -> None:
     store = new_store(compiled)
     compiled.store(store, 4 * MILLION, MILLION, 128, SECOND)
@@ -221,7 +194,7 @@ def reopen(compiled: ModuleType) -> None:
     row("index 10 M records anew from the memory home", seconds=seconds(whole.rebuild))
 
 
-ROWS = [append, trim, trim_file, load, pending, purge, expire, subjects, reopen]
+ROWS = [append, trim, load, pending, purge, expire, subjects, reopen]
 
 
 def run(name: str) -> None:
