@@ -10,7 +10,7 @@ from nats.js.api import ConsumerConfig, StreamConfig
 
 from pyspark_jetstream import cli, job, reports, show
 from tests.analytics.test_export import exported
-from tests.e2e.server import ServerProcess
+from tests.e2e.server import ServerProcess, wait_for
 
 PUBLISHED, FETCHED, ACKED = 30, 10, 4
 
@@ -29,6 +29,11 @@ async def consume(url: str) -> None:
     await client.close()
 
 
+def added(words: list[str], root: Path) -> bool:
+    assert cli.main([*words, "--out", str(root)]) == 0
+    return (root / "messages").exists() and len(exported(root)) == PUBLISHED
+
+
 def test_consumers_of_a_running_server(tmp_path: Path) -> None:
     store, root = tmp_path / "store", tmp_path / "tables"
     with ServerProcess(tmp_path, "-js", "-sd", str(store), "-m", "-1") as server:
@@ -36,6 +41,8 @@ def test_consumers_of_a_running_server(tmp_path: Path) -> None:
         url = f"http://127.0.0.1:{server.http_port}"
         billing, idle = sorted(job.consumer_samples(url, 1), key=lambda found: found["consumer"])
         words = ["analytics", "run", "--engine", "plain", "--once", "--data", str(store)]
+        # What is durable in the log comes to its block within a tenth of a second.
+        wait_for(lambda: added(words, root), "rows in the tables")
         assert cli.main([*words, "--out", str(root), "--monitor", url]) == 0
     assert billing == {
         "time": 1,
