@@ -4,6 +4,9 @@
     streams/GROUP/manifest.json    the blocks, with all that planning needs
     streams/GROUP/NUMBER-GENERATION-DIGEST.blk
 
+A server may give the group of a stream that was deleted to a new one, after a restart; that one's
+folder is GROUP-SALT.
+
 A block is listed only when its object is complete. An object that is there but not listed, because
 an upload was killed, is found by its name and not sent again.
 """
@@ -13,9 +16,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import time
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +28,8 @@ from pyspark_jetstream.blockfile import HEAD_BYTES, Block
 from pyspark_jetstream.committed import signature
 from pyspark_jetstream.directory import Directory, parse_meta, read_identity
 from pyspark_jetstream.errors import BlockDamaged, NotUsable
-from pyspark_jetstream.objects import Folder
+from pyspark_jetstream.objects import Folder, local_path
+from pyspark_jetstream.plan import Piece
 from pyspark_jetstream.sealed import master_key
 from pyspark_jetstream.view import BlockView, StreamView
 
@@ -91,7 +96,8 @@ class Uploader:
         """`follow`: what the server's limits dropped goes from the archive too."""
         self._directory = Directory(directory)
         self._path = self._directory.path
-        self._folder = Folder(target)
+        self._folder = Folder(target, make=True)
+        self._folder.sweep(time.time())
         self._follow = follow
         self._identity = read_identity(self._path)[0].hex()
         self._root = self._open_root()
@@ -109,16 +115,51 @@ class Uploader:
 
     def run(self) -> Report:
         report = Report()
-        for view in self._directory.views(with_names=False):
-            self._stream(view, report)
+        views = self._directory.views(with_names=False)
+        for view in views:
+            folder = self._path / "streams" / f"{view.group:016x}"
+            try:
+                meta = (folder / "meta").read_bytes()
+            except FileNotFoundError:
+                continue  # deleted meanwhile
+            self._stream(view, meta, report)
+        if self._follow:
+            self._drop_deleted({view.salt for view in views}, report)
         return report
 
-    def _stream(self, view: StreamView, report: Report) -> None:
-        key = f"streams/{view.group:016x}/manifest.json"
-        content = self._folder.get(key)
-        manifest = new_manifest(view) if content is None else json.loads(content)
-        folder = self._path / "streams" / f"{view.group:016x}"
-        manifest["meta"] = base64.b64encode((folder / "meta").read_bytes()).decode()
+    def _drop_deleted(self, salts: set[int], report: Report) -> None:
+        """Streams that the server deleted; first from the list: nobody is to find half of one."""
+        gone: list[tuple[str, Manifest]] = []
+        kept = []
+        for listed in self._root["streams"]:
+            content = self._folder.get(manifest_key(listed))
+            manifest = json.loads(content) if content is not None else None
+            if manifest is None or manifest["salt"] in salts:
+                kept.append(listed)
+            else:
+                gone.append((manifest_key(listed), manifest))
+        if gone:
+            self._root["streams"] = kept
+            self._folder.put(ROOT, json.dumps(self._root).encode())
+        for key, manifest in gone:
+            for entry in manifest["blocks"]:
+                self._folder.delete(entry["key"])
+                report.removed += 1
+            self._folder.delete(key)
+
+    def _manifest(self, view: StreamView) -> tuple[int | str, Manifest]:
+        """How the stream is listed, and its blocks so far."""
+        for listed in (view.group, f"{view.group:016x}-{view.salt:016x}"):
+            content = self._folder.get(manifest_key(listed))
+            manifest = new_manifest(view) if content is None else json.loads(content)
+            if manifest["salt"] == view.salt:
+                return listed, manifest
+        raise AssertionError("a salt has one folder")
+
+    def _stream(self, view: StreamView, meta: bytes, report: Report) -> None:
+        listed, manifest = self._manifest(view)
+        key = manifest_key(listed)
+        manifest["meta"] = base64.b64encode(meta).decode()
         manifest["floor"] = view.floor
         entries = {entry["number"]: entry for entry in manifest["blocks"]}
         stale = self._drop_gone(view, entries, report)
@@ -127,7 +168,7 @@ class Uploader:
             if not block.sealed or not block.messages:
                 continue
             before = entries.get(block.number)
-            entry = self._block(view, block, before, report)
+            entry = self._block(view, block, before, key.rpartition("/")[0], report)
             if entry is None:
                 continue
             entries[block.number] = entry
@@ -138,7 +179,7 @@ class Uploader:
                 self._save(key, manifest, entries)
                 unsaved = 0
         self._save(key, manifest, entries)
-        self._list(view)
+        self._list(listed)
         for old in stale:
             self._folder.delete(old)
 
@@ -153,7 +194,7 @@ class Uploader:
         return stale
 
     def _block(
-        self, view: StreamView, block: BlockView, before: Entry | None, report: Report
+        self, view: StreamView, block: BlockView, before: Entry | None, folder: str, report: Report
     ) -> Entry | None:
         path = Path(block.location)
         seen = signature(path)
@@ -178,7 +219,7 @@ class Uploader:
             report.damaged.append(str(failed))
             return before
         digest = hashlib.sha256(content).hexdigest()
-        key = f"streams/{view.group:016x}/{block.number:016x}-{block.generation}-{digest[:16]}.blk"
+        key = f"{folder}/{block.number:016x}-{block.generation}-{digest[:16]}.blk"
         self._send(key, content, report)
         first = block.first_seq if before is None else min(before["first_seq"], block.first_seq)
         return {
@@ -210,10 +251,16 @@ class Uploader:
         manifest["blocks"] = [entries[number] for number in sorted(entries)]
         self._folder.put(key, json.dumps(manifest).encode())
 
-    def _list(self, view: StreamView) -> None:
-        if view.group not in self._root["streams"]:
-            self._root["streams"].append(view.group)
+    def _list(self, listed: int | str) -> None:
+        if listed not in self._root["streams"]:
+            self._root["streams"].append(listed)
             self._folder.put(ROOT, json.dumps(self._root).encode())
+
+
+def manifest_key(listed: int | str) -> str:
+    """Of a stream by what archive.json lists it as: its group, or the name of its folder."""
+    name = f"{listed:016x}" if isinstance(listed, int) else listed
+    return f"streams/{name}/manifest.json"
 
 
 def new_manifest(view: StreamView) -> Manifest:
@@ -236,7 +283,25 @@ def check_root(content: bytes, place: str) -> dict[str, Any]:
 
 
 def is_archive(path: str) -> bool:
-    return "://" in path or (Path(path) / ROOT).exists()
+    local = local_path(path)
+    return local is None or (local / ROOT).exists()
+
+
+def successor(piece: Piece) -> Piece | None:
+    """The same sequences in the object that took the place of the one planned; None: it is gone.
+
+    An upload replaces a block that was compacted or had a message erased.
+    """
+    place, _, name = piece.location.rpartition("/")
+    if not name.endswith(".blk") or "-" not in name:
+        return None
+    content = Folder(place).get("manifest.json")
+    entries = json.loads(content)["blocks"] if content is not None else []
+    for entry in entries:
+        location = f"{place}/{entry['key'].rpartition('/')[2]}"
+        if entry["number"] == piece.number and location != piece.location:
+            return replace(piece, location=location)
+    return None
 
 
 class Archive:
@@ -258,17 +323,19 @@ class Archive:
         return self._master
 
     def views(self, wanted: Callable[[str, str], bool]) -> list[StreamView]:
+        """Of streams that had one name the last: the others were deleted on the server."""
         content = self._folder.get(ROOT)
         self._root = json.loads(content) if content is not None else self._root
-        found = (self._view(group, wanted) for group in self._root["streams"])
-        views = (view for view in found if view is not None)
-        return sorted(views, key=lambda view: (view.account, view.stream))
+        found = (self._view(listed, wanted) for listed in self._root["streams"])
+        by_name = {view.name: view for view in found if view is not None}
+        return sorted(by_name.values(), key=lambda view: (view.account, view.stream))
 
-    def _view(self, group: int, wanted: Callable[[str, str], bool]) -> StreamView | None:
-        content = self._folder.get(f"streams/{group:016x}/manifest.json")
+    def _view(self, listed: int | str, wanted: Callable[[str, str], bool]) -> StreamView | None:
+        content = self._folder.get(manifest_key(listed))
         if content is None:
             return None
         manifest = json.loads(content)
+        group = manifest["group"]
         where = f"{self._folder.place}, stream {group:016x}"
         meta = parse_meta(base64.b64decode(manifest["meta"]), where, self._master_key)
         if not wanted(meta.account, meta.stream):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +18,9 @@ from pyspark_jetstream.errors import JetStreamError
 from pyspark_jetstream.modest import be_modest
 from pyspark_jetstream.options import Options
 from pyspark_jetstream.scan import Tally
+from pyspark_jetstream.trouble import words_of
+
+EVERY_MAX_S = 1_000_000
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,14 +39,20 @@ def add_source(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def asked_of(arguments: argparse.Namespace) -> Options:
-    given = {"path": arguments.data}
-    for pair in arguments.option:
+def given_options(pairs: Sequence[str]) -> dict[str, str]:
+    given = {}
+    for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
             raise JetStreamError(f"--option {pair}: NAME=VALUE")
         given[name] = value
-    return options.parse(given)
+    return given
+
+
+def asked_for_tables(arguments: argparse.Namespace) -> Options:
+    given = given_options(arguments.option)
+    options.check_for_tables(given)
+    return options.parse({**given, "path": arguments.data})
 
 
 def repeat(work: Callable[[], None], every_s: float | None) -> None:
@@ -59,13 +69,8 @@ def say(words: str) -> None:
 
 
 def tell_tally(tally: Tally) -> None:
-    if tally.damaged or tally.vanished:
-        print(
-            f"left out: {tally.damaged} that did not hold, {tally.vanished} blocks that were gone",
-            file=sys.stderr,
-        )
-    for note in tally.notes:
-        print(f"  {note}", file=sys.stderr)
+    if tally.words():
+        print(tally.words(), file=sys.stderr, flush=True)
     tally.notes.clear()
 
 
@@ -76,7 +81,7 @@ def run_export(arguments: argparse.Namespace) -> int:
 
     def work() -> None:
         sink = export.SINKS[arguments.kind]
-        added = sink(asked_of(arguments), arguments.out, say, tally)
+        added = sink(asked_for_tables(arguments), arguments.out, say, tally)
         say(f"{added:,} rows added to {arguments.out}")
         tell_tally(tally)
 
@@ -105,6 +110,29 @@ def run_archive(arguments: argparse.Namespace) -> int:
     return 1 if damaged else 0
 
 
+# -- values on the command line --------------------------------------------------------------------
+
+
+def count(words: str) -> int:
+    number = int(words)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{words}: at least 1")
+    return number
+
+
+def seconds(words: str) -> float:
+    number = float(words)
+    if not 0 <= number <= EVERY_MAX_S:
+        raise argparse.ArgumentTypeError(f"{words}: from 0 to {EVERY_MAX_S}")
+    return number
+
+
+def memory(words: str) -> str:
+    if not re.fullmatch(r"[1-9]\d*[mg]", words, re.IGNORECASE):
+        raise argparse.ArgumentTypeError(f"{words}: an amount like 512m or 2g")
+    return words
+
+
 # -- analytics -------------------------------------------------------------------------------------
 
 
@@ -122,14 +150,22 @@ def run_job(arguments: argparse.Namespace) -> int:
     from pyspark_jetstream import job
     from pyspark_jetstream.tables import Tables
 
-    asked, tally = asked_of(arguments), Tally()
+    asked, tally = asked_for_tables(arguments), Tally()
     every = None if arguments.once else arguments.every
 
     def sample(tables: Tables) -> None:
-        if arguments.monitor:
-            now = datetime.now(UTC)
+        if not arguments.monitor:
+            return
+        now = datetime.now(UTC)
+        try:
             samples = job.consumer_samples(arguments.monitor, int(now.timestamp() * 1_000_000))
-            job.add_samples(tables, samples, now.date().isoformat())
+        except JetStreamError as error:
+            if every is None:
+                raise
+            # The server may be restarting: its tables are kept all the same.
+            print(f"no sample of the consumers: {error}", file=sys.stderr, flush=True)
+            return
+        job.add_samples(tables, samples, now.date().isoformat())
 
     def work() -> None:
         job.run_plain(asked, arguments.out, say, tally)
@@ -181,19 +217,19 @@ def run_report(arguments: argparse.Namespace) -> int:
 
 def run_sql(arguments: argparse.Namespace) -> int:
     """Views: `messages` over the tables, or straight over the blocks with --data."""
+    from pyspark_jetstream import job
+
+    if arguments.data:
+        given = {"includeHeaders": "true", **given_options(arguments.option)}
+        options.parse({**given, "path": arguments.data})
+    else:
+        job.check_tables(Path(arguments.tables))
     spark = spark_session(arguments, {})
     if arguments.data:
-        asked_of(arguments)
-        reader = spark.read.format("jetstream").option("includeHeaders", "true")
-        for pair in arguments.option:
-            name, _, value = pair.partition("=")
-            reader = reader.option(name, value)
+        reader = spark.read.format("jetstream").options(**given)
         reader.load(arguments.data).createOrReplaceTempView("messages")
     else:
-        spark.read.parquet(f"{arguments.tables}/messages").createOrReplaceTempView("messages")
-        if (Path(arguments.tables) / "consumers").exists():
-            samples = spark.read.parquet(f"{arguments.tables}/consumers")
-            samples.createOrReplaceTempView("consumers")
+        job.show_tables(spark, Path(arguments.tables))
     rows = spark.sql(arguments.query)
     if arguments.json:
         for row in rows.toJSON().toLocalIterator():
@@ -214,8 +250,8 @@ def run_package(arguments: argparse.Namespace) -> int:
 
 def add_spark(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--java-home", help="a Java 17 or newer, instead of JAVA_HOME and PATH")
-    parser.add_argument("--cores", type=int, default=1, help="how many tasks at once")
-    parser.add_argument("--memory", default="1g", help="the JVM's heap")
+    parser.add_argument("--cores", type=count, default=1, help="how many tasks at once")
+    parser.add_argument("--memory", type=memory, default="1g", help="the JVM's heap")
 
 
 def add_analytics(commands: Any) -> None:
@@ -225,7 +261,7 @@ def add_analytics(commands: Any) -> None:
     add_source(run)
     run.add_argument("--out", required=True, help="the folder of the tables")
     run.add_argument("--once", action="store_true", help="up to what is there now, then end")
-    run.add_argument("--every", type=float, default=60.0, metavar="SECONDS")
+    run.add_argument("--every", type=seconds, default=60.0, metavar="SECONDS")
     run.add_argument("--engine", choices=("spark", "plain"), default="spark")
     run.add_argument("--monitor", metavar="URL", help="the server's monitoring, for consumer lag")
     add_spark(run)
@@ -235,9 +271,9 @@ def add_analytics(commands: Any) -> None:
     report.add_argument("--stream", action="append", default=[], help="STREAM or ACCOUNT/STREAM")
     report.add_argument("--since", help="2026-11-18 or 2026-11-18T12:00 (UTC)")
     report.add_argument("--until", help="the time that is just too late")
-    report.add_argument("--depth", type=int, default=2, help="tokens of a subject's pattern")
-    report.add_argument("--bucket", type=int, metavar="SECONDS", help="width of a point in time")
-    report.add_argument("--top", type=int, default=20, help="how many lines a list may have")
+    report.add_argument("--depth", type=count, default=2, help="tokens of a subject's pattern")
+    report.add_argument("--bucket", type=count, metavar="SECONDS", help="width of a point in time")
+    report.add_argument("--top", type=count, default=20, help="how many lines a list may have")
     report.add_argument("--json", action="store_true", help="for programs")
     report.add_argument("--html", metavar="FILE", help="also as a page with plots")
     report.set_defaults(run=run_report)
@@ -249,7 +285,7 @@ def add_analytics(commands: Any) -> None:
     sql.add_argument("--tables", help="the folder that `run` or `export parquet` keeps")
     sql.add_argument("--data", help="a store directory or archive, read as it is now")
     sql.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
-    sql.add_argument("--rows", type=int, default=100, help="how many to show")
+    sql.add_argument("--rows", type=count, default=100, help="how many to show")
     sql.add_argument("--json", action="store_true", help="one JSON object a line, all rows")
     add_spark(sql)
     sql.set_defaults(run=run_sql)
@@ -262,7 +298,7 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_argument("kind", choices=("parquet", "iceberg", "delta"))
     add_source(export)
     export.add_argument("--out", required=True, help="the folder of the tables")
-    export.add_argument("--every", type=float, metavar="SECONDS", help="run on and on")
+    export.add_argument("--every", type=seconds, metavar="SECONDS", help="run on and on")
     export.set_defaults(run=run_export)
     archive = commands.add_parser("archive", help="copy sealed blocks to an object store")
     archive.add_argument("--data", required=True, help="the server's store directory")
@@ -270,7 +306,7 @@ def build_parser() -> argparse.ArgumentParser:
     archive.add_argument(
         "--follow", action="store_true", help="remove what the server's limits dropped"
     )
-    archive.add_argument("--every", type=float, metavar="SECONDS", help="run on and on")
+    archive.add_argument("--every", type=seconds, metavar="SECONDS", help="run on and on")
     archive.set_defaults(run=run_archive)
     add_analytics(commands)
     return parser
@@ -286,21 +322,17 @@ def main(words: Sequence[str] | None = None, *, modest: bool = False) -> int:
         parser.error("give --tables or --data")
     try:
         status: int = arguments.run(arguments)
-    except JetStreamError as error:
-        print(f"martlet {arguments.command}: {error}", file=sys.stderr)
-        return 1
-    except ModuleNotFoundError as error:
-        print(
-            f"martlet {arguments.command}: {error}: "
-            "pip install 'martlet[analytics]', or martlet[spark] for Spark",
-            file=sys.stderr,
-        )
-        return 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # the reader of our lines has gone
         sys.stdout = None
         return 0
+    except Exception as error:
+        words = words_of(error)
+        if words is None:
+            raise
+        print(f"martlet {arguments.command}: {words}", file=sys.stderr)
+        return 1
     return status
 
 

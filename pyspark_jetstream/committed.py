@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import time
+import weakref
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -211,19 +213,38 @@ class LogTail:
     def __init__(self, folder: Path, identity: bytes, salt: int) -> None:
         self._folder, self._identity, self._salt = folder, identity, salt
         self._places: dict[int, tuple[int, bool]] = {}  # segment: next byte, finished
+        self._held: dict[int, int] = {}  # segment: descriptor, so that its inode is not used again
         self.groups: dict[int, Since] = {}
+        weakref.finalize(self, close_all, self._held)
 
     def refresh(self) -> None:
         """Read what was written since the last time."""
         paths = sorted(self._folder.glob("*.seg"), key=lambda path: int(path.stem, 16))
         numbers = [int(path.stem, 16) for path in paths]
+        if self._places and self._is_another(paths):
+            # A clean stop or a start has removed what was there: the checkpoints contain it. From
+            # then on segments and a stream's frames may be numbered anew, and a deleted one's group
+            # be given again.
+            self.groups.clear()
+            self._keep([])
         for number, path in zip(numbers, paths, strict=True):
             at, finished = self._places.get(number, (SEGMENT_HEAD_BYTES, False))
             if not finished:
                 self._follow(path, number, at, is_last=number == numbers[-1])
+        self._keep(numbers)
+
+    def _is_another(self, paths: list[Path]) -> bool:
+        """Whether no segment that we know is there, or a number that we know is another file."""
+        known = [(path, self._held[int(path.stem, 16)]) for path in paths
+                 if int(path.stem, 16) in self._held]  # fmt: skip
+        return not known or any(not is_same_file(path, held) for path, held in known)
+
+    def _keep(self, numbers: list[int]) -> None:
         self._places = {
             number: self._places[number] for number in numbers if number in self._places
         }
+        for number in self._held.keys() - set(numbers):
+            os.close(self._held.pop(number))
 
     def _follow(self, path: Path, number: int, at: int, is_last: bool) -> None:
         try:
@@ -231,6 +252,8 @@ class LogTail:
                 head = file.read(SEGMENT_HEAD_BYTES)
                 if not is_segment(head, path, number, self._identity, self._salt):
                     return  # being made
+                if number not in self._held:
+                    self._held[number] = os.dup(file.fileno())
                 at, finished = self._read_frames(file, number << 32, at, not is_last)
         except FileNotFoundError:
             return  # retired meanwhile: every checkpoint contains it
@@ -264,6 +287,19 @@ class LogTail:
         return any(
             index > self.groups.get(group, Since()).last_index for group, index, _, _ in frames
         )
+
+
+def is_same_file(path: Path, descriptor: int) -> bool:
+    """True as well when there is none by now."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return True
+
+
+def close_all(descriptors: dict[int, int]) -> None:
+    while descriptors:
+        os.close(descriptors.popitem()[1])
 
 
 def next_frame_fits(content: bytes, piece: int) -> bool:

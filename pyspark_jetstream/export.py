@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,17 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_jetstream import columns, offsets
-from pyspark_jetstream.errors import JetStreamError
+from pyspark_jetstream.errors import JetStreamError, install
 from pyspark_jetstream.follow import Follower, Step
 from pyspark_jetstream.options import Options
 from pyspark_jetstream.scan import Tally
-from pyspark_jetstream.tables import COLUMNS, PARTITION_COLUMNS, DayWriter, Tables
+from pyspark_jetstream.tables import (
+    COLUMNS,
+    PARTITION_COLUMNS,
+    DayWriter,
+    Tables,
+    written_alone,
+)
 
 LAKE_STEP_BYTES = 64 << 20
 BATCH_BYTES = 8 << 20
@@ -72,27 +79,29 @@ def to_delta(asked: Options, place: str, told: Told, tally: Tally | None = None)
     """Append to a Delta table; the offsets are application transactions of the same commit."""
     try:
         from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+        from deltalake.exceptions import CommitFailedError
     except ImportError:
-        raise JetStreamError("this needs deltalake: pip install 'martlet[lakehouse]'") from None
+        raise JetStreamError(f"this needs deltalake: {install('lakehouse')}") from None
     follower = Follower(for_lake(asked), tally or Tally(), LAKE_STEP_BYTES)
+    schema = columns.arrow_schema(follower.asked.columns)
+    partitions = ["account", "stream"]
+    # One table object from reading the offsets to the commit: by its version another writer's
+    # commits in between are known, and refuse ours.
+    known = DeltaTable.create(place, schema, mode="ignore", partition_by=partitions)
     reached = {}
-    if DeltaTable.is_deltatable(place):
-        known = DeltaTable(place)
-        for name in offset_names(follower):
-            version = known.transaction_version(f"{APPLICATION}:{name}")
-            if version is not None:
-                reached[name] = version
+    for name in offset_names(follower):
+        version = known.transaction_version(f"{APPLICATION}:{name}")
+        if version is not None:
+            reached[name] = version
     added = 0
     for step in follower.steps(reached):
         table = step_table(follower, step)
         done = [Transaction(f"{APPLICATION}:{name}", at) for name, at in step.offsets.items()]
-        write_deltalake(
-            place,
-            table,
-            mode="append",
-            partition_by=["account", "stream"],
-            commit_properties=CommitProperties(app_transactions=done),
-        )
+        commit = CommitProperties(app_transactions=done)
+        try:
+            write_deltalake(known, table, mode="append", commit_properties=commit)
+        except CommitFailedError as error:
+            raise JetStreamError(f"{place} is being written by another process: {error}") from error
         added += table.num_rows
         told(f"{describe(step)}: {table.num_rows:,} rows")
     return added
@@ -110,34 +119,46 @@ def to_iceberg(asked: Options, place: str, told: Told, tally: Tally | None = Non
     try:
         from pyiceberg.catalog.sql import SqlCatalog
     except ImportError:
-        raise JetStreamError("this needs pyiceberg: pip install 'martlet[lakehouse]'") from None
+        raise JetStreamError(f"this needs pyiceberg: {install('lakehouse')}") from None
     folder = Path(place).absolute()
     folder.mkdir(parents=True, exist_ok=True)
-    catalog = SqlCatalog(
-        "martlet", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"file://{folder}"
-    )
-    catalog.create_namespace_if_not_exists("jetstream")
-    follower = Follower(for_lake(asked), tally or Tally(), LAKE_STEP_BYTES)
-    schema = columns.arrow_schema(follower.asked.columns)
-    table = catalog.create_table_if_not_exists("jetstream.messages", schema)
-    reached = iceberg_offsets(table)
+    uri, warehouse = f"sqlite:///{folder}/catalog.db", f"file://{folder}"
     added = 0
-    for step in follower.steps(dict(reached)):
-        rows = step_table(follower, step)
-        reached |= step.offsets
-        table.append(rows, snapshot_properties={OFFSETS_PROPERTY: json.dumps(reached)})
-        added += rows.num_rows
-        told(f"{describe(step)}: {rows.num_rows:,} rows")
+    # A commit that another one overtook is tried again by pyiceberg, with the same rows.
+    with (
+        written_alone(folder / ".martlet-export.lock", place),
+        closing(SqlCatalog("martlet", uri=uri, warehouse=warehouse)) as catalog,
+    ):
+        catalog.create_namespace_if_not_exists("jetstream")
+        follower = Follower(for_lake(asked), tally or Tally(), LAKE_STEP_BYTES)
+        schema = columns.arrow_schema(follower.asked.columns)
+        table = catalog.create_table_if_not_exists("jetstream.messages", schema)
+        reached = iceberg_offsets(table)
+        for step in follower.steps(dict(reached)):
+            rows = step_table(follower, step)
+            reached |= step.offsets
+            said = {OFFSETS_PROPERTY: json.dumps(reached)}
+            with table.transaction() as commit:
+                commit.append(rows, snapshot_properties=said)
+                commit.set_properties(said)
+            added += rows.num_rows
+            told(f"{describe(step)}: {rows.num_rows:,} rows")
     return added
 
 
 def iceberg_offsets(table: Any) -> dict[str, int]:
-    """Of the newest snapshot that is ours: others may append or compact in between."""
-    for snapshot in sorted(table.snapshots(), key=lambda one: -one.timestamp_ms):
+    """Of the newest snapshot that is ours: others may append or compact in between.
+
+    When they let ours expire, the table's own property tells.
+    """
+    snapshot = table.current_snapshot()
+    while snapshot is not None:
         said = snapshot.summary[OFFSETS_PROPERTY] if snapshot.summary is not None else None
         if said is not None:
             return dict(json.loads(said))
-    return {}
+        parent = snapshot.parent_snapshot_id
+        snapshot = table.snapshot_by_id(parent) if parent is not None else None
+    return dict(json.loads(table.properties.get(OFFSETS_PROPERTY, "{}")))
 
 
 SINKS: dict[str, Callable[[Options, str, Told, Tally | None], int]] = {

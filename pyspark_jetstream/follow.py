@@ -29,7 +29,8 @@ class Follower:
     """Plans the steps from offsets reached to what is there now."""
 
     def __init__(self, asked: Options, tally: Tally, step_bytes: int = STEP_BYTES) -> None:
-        self.asked, self.tally, self._step_bytes = asked, tally, step_bytes
+        self.asked, self.tally = asked, tally
+        self._step_bytes = asked.max_bytes or step_bytes
         self._store = reading.open_store(asked)
 
     def views(self) -> list[StreamView]:
@@ -54,9 +55,7 @@ class Follower:
     def _begin(self, view: StreamView, offsets_reached: dict[str, int]) -> int:
         reached = offsets_reached.get(view.name)
         if reached is None:
-            said = EARLIEST if self.asked.starting is None else self.asked.starting
-            start = offset_for(said, view.account, view.stream)
-            return max(plan.position(EARLIEST if start is None else start, view), view.first_seq)
+            return self._first(view, is_later=bool(offsets_reached))
         if offsets.is_other(view, offsets_reached) or reached > view.claimed_last + 1:
             what = f"stream {view.name} ends at {view.claimed_last}; {reached} was to be read next"
             plan.lose(self.asked, f"{what}: it was deleted and made anew")
@@ -65,6 +64,28 @@ class Follower:
             what = f"stream {view.name} begins at {view.first_seq}; {reached} was to be read next"
             plan.lose(self.asked, what)
         return max(reached, view.first_seq)
+
+    def _first(self, view: StreamView, is_later: bool) -> int:
+        """Of a stream that was never read. One that appears later begins at its first message."""
+        said = EARLIEST if self.asked.starting is None else self.asked.starting
+        if is_later and isinstance(said, int):
+            said = EARLIEST
+        start = offset_for(said, view.account, view.stream)
+        start = EARLIEST if start is None else start
+        if 0 <= start < view.first_seq:
+            what = f"stream {view.name} begins at {view.first_seq}, not at {start}"
+            plan.lose(self.asked, what)
+        return max(plan.position(start, view), view.first_seq)
+
+    def starting(self, reached: dict[str, int]) -> dict[str, int]:
+        """`reached`, and where the streams that are there now and were never read begin."""
+        found = dict(reached)
+        if self.asked.starting in (None, EARLIEST):
+            return found  # theirs may be deleted before anybody gets there
+        for view in self.views():
+            if view.name not in reached:
+                found |= offsets.reached(view, self._first(view, is_later=bool(reached)))
+        return found
 
     def batches(self, step: Step) -> Iterator[tuple[Piece, pa.RecordBatch]]:
         how = reading.scan_of(self.asked)

@@ -6,19 +6,29 @@ import json
 import shutil
 import time
 from collections.abc import Callable
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.request import urlopen
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pyspark_jetstream.errors import JetStreamError
 from pyspark_jetstream.export import Told, for_tables, to_parquet
+from pyspark_jetstream.follow import Follower
 from pyspark_jetstream.options import Options
 from pyspark_jetstream.scan import Tally
-from pyspark_jetstream.tables import COLUMNS, Tables, partition_of, partition_path
+from pyspark_jetstream.tables import (
+    COLUMNS,
+    NO_TABLES,
+    Tables,
+    files_now,
+    partition_of,
+    partition_path,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,6 +48,13 @@ SAMPLE_SCHEMA = pa.schema(
         ("ack_floor_seq", pa.int64()),
     ]
 )
+VIEWS = {
+    "messages": "subject string, seq bigint, timestamp timestamp, ts_ns bigint, payload binary, "
+    "headers map<string,array<string>>, msg_id string, size int, "
+    "account string, stream string, day date",
+    "consumers": "time timestamp, account string, stream string, consumer string, pending bigint, "
+    "ack_pending bigint, delivered_seq bigint, ack_floor_seq bigint, day date",
+}
 SPARK_SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.compression.codec": "zstd",
@@ -124,13 +141,20 @@ class SparkRun:
             "encryptionKeyFile": self._asked.encryption_key_file,
             "columns": COLUMNS,
             "maxBytesPerTrigger": str(self._asked.max_bytes or MICRO_BATCH_BYTES),
-            "startingOffsets": json.dumps(self._tables.state.offsets),
+            "startingTimestamp": in_ms(self._asked.low_ns, -(1 << 63)),
+            "endingTimestamp": in_ms(self._asked.high_ns + 1, 1 << 63),
+            "startingOffsets": json.dumps(self._starting()),
         }
         options = {name: value for name, value in given.items() if value}
         rows = self._spark.readStream.format("jetstream").options(**options).load()
         writer = rows.writeStream.foreachBatch(self._take)
         writer = writer.option("checkpointLocation", str(self._checkpoint))
         return writer.trigger(availableNow=True).start()
+
+    def _starting(self) -> dict[str, int]:
+        if self._query_id() is not None:
+            return self._tables.state.offsets  # the checkpoint tells
+        return Follower(self._asked, Tally()).starting(self._tables.state.offsets)
 
     def _take(self, rows: DataFrame, batch: int) -> None:
         from pyspark.sql import functions
@@ -141,7 +165,8 @@ class SparkRun:
         offsets = {**self._tables.state.offsets, **batch_offsets(self._checkpoint, batch)}
         folder = self._tables.staging()
         spread = rows.withColumn("day", functions.date_format("timestamp", "yyyy-MM-dd"))
-        written = folder / "spark"
+        # Never used before: the JVM of a job that was killed may be finishing its files even now.
+        written = folder / f"spark-{uuid4().hex}"
         spread.write.partitionBy("account", "stream", "day").parquet(str(written))
         staged = [place_staged(path, folder) for path in sorted(written.rglob("*.parquet"))]
         mark = {"query": query, "batch": batch, "offsets": offsets}
@@ -151,6 +176,10 @@ class SparkRun:
         )
         self._told(f"batch {batch}: {added:,} rows")
         self._tables.compact()
+
+
+def in_ms(ns: int, unlimited_ns: int) -> str:
+    return "" if ns == unlimited_ns else str(ns // 1_000_000)
 
 
 def place_staged(path: Path, folder: Path) -> Path:
@@ -166,6 +195,34 @@ def batch_offsets(checkpoint: Path, batch: int) -> dict[str, int]:
     """Where a batch ends, from Spark's own write-ahead log of offsets."""
     lines = (checkpoint / "offsets" / str(batch)).read_text().splitlines()
     return dict(json.loads(lines[-1]))
+
+
+# -- SQL over the tables ---------------------------------------------------------------------------
+
+
+def check_tables(root: Path) -> None:
+    if not files_now(root):
+        raise JetStreamError(f"{root} {NO_TABLES}")
+
+
+def show_tables(spark: SparkSession, root: Path) -> None:
+    """The views `messages` and `consumers`: what is committed, whatever else lies there.
+
+    With their types named: from folders Spark would take a stream called 007 for the number 7.
+    """
+    found = files_now(root)
+    for view, kinds in VIEWS.items():
+        by_base: dict[str, list[str]] = {}
+        for path, place in found.items():
+            if path.startswith(f"{view}/"):
+                base = place.parents[len(Path(path).parts) - 2]
+                by_base.setdefault(str(base), []).append(str(place))
+        frames = [
+            spark.read.schema(kinds).option("basePath", base).parquet(*places)
+            for base, places in by_base.items()
+        ]
+        if frames:
+            reduce(lambda one, other: one.unionByName(other), frames).createOrReplaceTempView(view)
 
 
 # -- the job ---------------------------------------------------------------------------------------

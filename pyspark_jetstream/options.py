@@ -6,7 +6,7 @@ import difflib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -43,6 +43,18 @@ NAMES: Final = (
     "schema",
     "batchBytes",
     "pushFilters",
+    "encryptionKeyFile",
+)
+# Of those, what has a meaning where tables are kept: the rest is about one query.
+NAMES_FOR_TABLES: Final = (
+    "streams",
+    "streamsPattern",
+    "subject",
+    "startingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "maxBytesPerTrigger",
+    "failOnDataLoss",
     "encryptionKeyFile",
 )
 BY_LOWER: Final = {name.lower(): name for name in NAMES}
@@ -125,8 +137,16 @@ class Given:
 
 def unknown(name: str) -> str:
     close = difflib.get_close_matches(name.lower(), BY_LOWER, 1)
-    hint = f"; did you mean {BY_LOWER[close[0]]}?" if close else ""
+    hint = f"; did you mean {BY_LOWER[close[0]]}?" if close else "."
     return f"unknown option {name!r}{hint} Valid options: {', '.join(NAMES)}"
+
+
+def check_for_tables(names: Iterable[str]) -> None:
+    for name in names:
+        known = BY_LOWER.get(name.lower())
+        if known is not None and known not in NAMES_FOR_TABLES:
+            valid = ", ".join(NAMES_FOR_TABLES)
+            raise OptionError(f"option {known} is not for keeping tables. Valid options: {valid}")
 
 
 def parse(options: Mapping[str, Any]) -> Options:

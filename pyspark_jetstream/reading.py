@@ -24,11 +24,14 @@ class Store(Protocol):
 
 def open_store(options: Options) -> Store:
     """Whatever `path` is."""
-    from pyspark_jetstream import archive
+    from pyspark_jetstream import archive, objects
+
+    def key() -> str | None:
+        return sealed.server_key(options.encryption_key_file)
 
     if archive.is_archive(options.path):
-        return archive.Archive(options.path, lambda: sealed.server_key(options.encryption_key_file))
-    return Directory(options.path, lambda: sealed.server_key(options.encryption_key_file))
+        return archive.Archive(options.path, key)
+    return Directory(str(objects.local_path(options.path)), key)
 
 
 def scan_of(options: Options, predicates: Predicates | None = None) -> Scan:

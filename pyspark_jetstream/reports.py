@@ -14,11 +14,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_jetstream.errors import JetStreamError
-from pyspark_jetstream.tables import TableFile, partition_of, read_state
+from pyspark_jetstream.tables import NO_TABLES, files_now, partition_of, patiently
 
 NS = 1_000_000_000
 BUCKETS_S = (1, 10, 60, 300, 900, 3600, 21_600, 86_400, 604_800)
 BUCKETS_MAX = 200
+POINTS_MAX = 20_000
 LISTED = 20
 PATTERNS_MAX = 8
 GROUPS_MAX = 200_000
@@ -86,17 +87,17 @@ class Tables:
     """The files of the table that a report reads."""
 
     def __init__(self, root: Path, asked: Asked) -> None:
-        self._root, self._asked = root, asked
-        state = read_state(root)
-        if not state.files:
-            raise JetStreamError(f"{root} has no tables yet: martlet analytics run comes first")
-        self.files = [entry for entry in state.files if self._wanted(entry)]
-        self.samples = [e for e in state.files if e.path.startswith("consumers/")]
+        self._asked = asked
+        found = files_now(root)
+        if not found:
+            raise JetStreamError(f"{root} {NO_TABLES}")
+        self.files = {path: place for path, place in found.items() if self._wanted(path)}
+        self.samples = [place for path, place in found.items() if path.startswith("consumers/")]
 
-    def _wanted(self, entry: TableFile) -> bool:
-        if not entry.path.startswith("messages/"):
+    def _wanted(self, path: str) -> bool:
+        if not path.startswith("messages/"):
             return False
-        where = partition_of(entry.path)
+        where = partition_of(path)
         if self._asked.streams and not {
             where["stream"],
             f"{where['account']}/{where['stream']}",
@@ -108,10 +109,10 @@ class Tables:
 
     def batches(self, columns: list[str]) -> Iterator[tuple[str, pa.Table]]:
         """(stream, rows) within the times asked for."""
-        for entry in self.files:
-            where = partition_of(entry.path)
+        for path, place in self.files.items():
+            where = partition_of(path)
             name = f"{where['account']}/{where['stream']}"
-            with pq.ParquetFile(self._root / entry.path) as source:
+            with pq.ParquetFile(place) as source:
                 for batch in source.iter_batches(1 << 17, columns=[*columns, "ts_ns"]):
                     yield name, self._cut(pa.Table.from_batches([batch]))
 
@@ -124,9 +125,7 @@ class Tables:
         return rows
 
     def sample_rows(self) -> pa.Table | None:
-        tables = [
-            pq.read_table(self._root / entry.path, partitioning=None) for entry in self.samples
-        ]
+        tables = [pq.read_table(place, partitioning=None) for place in self.samples]
         return pa.concat_tables(tables) if tables else None
 
 
@@ -153,10 +152,21 @@ class Sums:
 
 
 def make(root: Path, asked: Asked, now_s: float) -> Report:
+    """Also while the job adds to the tables and merges their files."""
+    return patiently(lambda: made(root, asked, now_s))
+
+
+def made(root: Path, asked: Asked, now_s: float) -> Report:
     """Reads the tables twice: for their span, and for everything else."""
     tables = Tables(root, asked)
     low_ns, high_ns = span_of(tables)
     bucket_s = asked.bucket_s or choose_bucket((high_ns - low_ns) / NS)
+    if (high_ns - low_ns) / NS / bucket_s > POINTS_MAX:
+        wider = -(-(high_ns - low_ns) // (POINTS_MAX * NS))
+        raise JetStreamError(
+            f"--bucket {bucket_s} makes more than {POINTS_MAX:,} points of the time from "
+            f"{iso(low_ns / NS)} to {iso(high_ns / NS)}: at least {wider}, or --since and --until"
+        )
     report = Report(
         made_at=iso(now_s),
         first_time=iso(low_ns / NS) if low_ns <= high_ns else None,
@@ -253,14 +263,28 @@ def fill_sizes(report: Report, sizes: Counter[int]) -> None:
 
 
 def sequences(tables: Tables) -> Iterator[tuple[str, list[pa.Array]]]:
-    """Each stream's sequences, in as many sorted arrays as there are batches."""
+    """Each stream's sequences, in about as many sorted arrays as there are batches."""
     found: dict[str, list[pa.Array]] = {}
     for stream, rows in tables.batches(["seq"]):
         if rows.num_rows:
-            ordered = rows.column("seq").combine_chunks()
-            found.setdefault(stream, []).append(ordered.take(pc.sort_indices(ordered)))
+            found.setdefault(stream, []).append(ordered(rows.column("seq").combine_chunks()))
     for stream, arrays in sorted(found.items()):
-        yield stream, sorted(arrays, key=lambda array: array[0].as_py())
+        yield stream, disjoint(arrays)
+
+
+def ordered(array: pa.Array) -> pa.Array:
+    return array.take(pc.sort_indices(array))
+
+
+def disjoint(arrays: list[pa.Array]) -> list[pa.Array]:
+    """Ascending; those whose ranges overlap, as of a stream that was made anew, are one."""
+    found: list[pa.Array] = []
+    for array in sorted(arrays, key=lambda array: array[0].as_py()):
+        if found and array[0].as_py() <= found[-1][-1].as_py():
+            found[-1] = ordered(pa.concat_arrays([found[-1], array]))
+        else:
+            found.append(array)
+    return found
 
 
 def gaps_of(stream: str, arrays: Iterable[pa.Array]) -> Iterator[Gap]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -46,6 +47,13 @@ class Tally:
     rows: int = 0
     bytes_read: int = 0
     notes: list[str] = field(default_factory=list)
+
+    def words(self) -> str:
+        """Nothing when nothing was left out."""
+        if not self.damaged and not self.vanished:
+            return ""
+        head = f"left out: {self.damaged} that did not hold, {self.vanished} blocks that were gone"
+        return "\n  ".join([head, *self.notes])
 
     def note(self, what: str) -> None:
         if len(self.notes) < 100:
@@ -112,8 +120,11 @@ class PieceReader:
                     yield batch
                 return
             except FileNotFoundError:
-                self._vanished()
-                return
+                now = self._successor()
+                if now is None:
+                    self._vanished()
+                    return
+                self.piece = now
             except BlockDamaged:
                 # Once more: a secure erase may have been writing just here.
                 if attempt == 2 and self.scan.fail_on_data_loss:
@@ -225,6 +236,13 @@ class PieceReader:
         self.tally.damaged += count
         self.tally.note(str(failed))
 
+    def _successor(self) -> Piece | None:
+        """Where an archive has the block now."""
+        from pyspark_jetstream import archive
+
+        in_archive = "://" in self.piece.location or "-" in Path(self.piece.location).name
+        return archive.successor(self.piece) if in_archive else None
+
     def _vanished(self) -> None:
         """Gone since planning: deleted one by one is as it should be, dropped is a loss."""
         piece = self.piece
@@ -240,8 +258,6 @@ class PieceReader:
 
 def deleted_one_by_one(piece: Piece) -> bool:
     """Whether the stream still goes back further than this block that is gone."""
-    from pathlib import Path
-
     from pyspark_jetstream.directory import Directory
 
     if "://" in piece.location:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark_jetstream.errors import JetStreamError, NotUsable
+from pyspark_jetstream.errors import JetStreamError, NotUsable, install
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
@@ -45,7 +45,7 @@ def cipher_of(cipher: int, key: bytes, name: str) -> AESGCM | ChaCha20Poly1305:
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
     except ImportError:
-        raise NotUsable(f"{name} is encrypted: to read it, pip install cryptography") from None
+        raise NotUsable(f"{name} is encrypted: to read it, {install('encryption')}") from None
     if cipher == CHACHA:
         return ChaCha20Poly1305(key[:32])
     if cipher == AES:

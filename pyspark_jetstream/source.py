@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -30,7 +31,7 @@ from pyspark_jetstream.errors import OptionError
 from pyspark_jetstream.options import Options
 from pyspark_jetstream.plan import Piece
 from pyspark_jetstream.predicates import Predicates
-from pyspark_jetstream.scan import Scan
+from pyspark_jetstream.scan import Scan, Tally
 
 BOUNDS: dict[type, str] = {
     EqualTo: "=",
@@ -148,4 +149,7 @@ def partitions_of(pieces: list[Piece], asked: Options) -> list[InputPartition]:
 def read_partition(partition: Any, how: Scan) -> Iterator[pa.RecordBatch]:
     # Spark makes an empty partition of its own when there is none.
     pieces = getattr(partition, "pieces", [])
-    return scan.read_pieces(pieces, how)
+    tally = Tally()
+    yield from scan.read_pieces(pieces, how, tally)
+    if tally.words():  # Spark has no place for it but the executor's log
+        print(f"jetstream: {tally.words()}", file=sys.stderr, flush=True)

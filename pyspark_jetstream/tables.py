@@ -14,12 +14,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any, TypeVar
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
@@ -36,6 +37,9 @@ SMALL_FILES_MAX = 8
 ROW_GROUP_ROWS = 1 << 20
 COLUMNS = "account,stream,subject,seq,timestamp,ts_ns,payload,headers,msg_id,size"
 PARTITION_COLUMNS = ("account", "stream", "day")
+VANISHED_TRIES = 5
+NO_TABLES = "has no tables yet: martlet analytics run (or export parquet) with --out makes them"
+Read = TypeVar("Read")
 
 
 @dataclass
@@ -84,14 +88,38 @@ def sync_folder(path: Path) -> None:
         os.close(fd)
 
 
+def make_folders(path: Path) -> None:
+    """With their names on stable storage, as the files in them will be."""
+    if not path.exists():
+        make_folders(path.parent)
+        path.mkdir(exist_ok=True)
+        sync_folder(path.parent)
+
+
 def partition_path(account: str, stream: str, day: str) -> str:
-    return f"messages/account={quote(account, safe='')}/stream={quote(stream, safe='')}/day={day}"
+    return f"messages/account={escaped(account)}/stream={escaped(stream)}/day={day}"
+
+
+def escaped(name: str) -> str:
+    """Percent codes for ASCII alone: Spark reads each code as a character, others as a byte."""
+    return re.sub(r"[\x00-\x7f]+", lambda found: quote(found[0], safe=""), name)
 
 
 def partition_of(path: str) -> dict[str, str]:
     """account, stream and day of a file's path."""
     pairs = (part.partition("=") for part in Path(path).parts if "=" in part)
     return {name: unquote(value) for name, _, value in pairs}
+
+
+def written_alone(lock: Path, place: str) -> IO[str]:
+    """The lock, held until it is closed or the process ends."""
+    file = lock.open("w")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise JetStreamError(f"{place} is being written by another process") from None
+    return file
 
 
 class Tables:
@@ -101,12 +129,7 @@ class Tables:
         self.root = Path(root)
         self._own = self.root / "_martlet"
         self._own.mkdir(parents=True, exist_ok=True)
-        self._lock = (self._own / "lock").open("w")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
-            raise JetStreamError(f"{root} is being written by another process") from None
+        self._lock = written_alone(self._own / "lock", root)
         try:
             if (self._own / "commit.json").exists():
                 self._carry_out()
@@ -171,7 +194,7 @@ class Tables:
         decided = json.loads((self._own / "commit.json").read_text())
         for source, target in decided["moves"]:
             place = self.root / target
-            place.parent.mkdir(parents=True, exist_ok=True)
+            make_folders(place.parent)
             if (self.root / source).exists():
                 (self.root / source).rename(place)
                 sync_folder(place.parent)
@@ -226,9 +249,39 @@ def groups_to_merge(small: list[TableFile]) -> list[list[TableFile]]:
 
 
 def read_state(root: Path) -> TableState:
-    """What was committed, for readers as well. Files may vanish by a merge just afterwards."""
+    """What was committed. Files may vanish by a merge just afterwards."""
     path = root / "_martlet" / "state.json"
     return load_state(path.read_text()) if path.exists() else TableState()
+
+
+def files_now(root: Path) -> dict[str, Path]:
+    """For readers: the table's files by their paths in it, and where each lies now.
+
+    A commit that is decided but not carried out counts; whoever carries it out may move its files
+    just afterwards.
+    """
+    try:
+        decided = json.loads((root / "_martlet" / "commit.json").read_text())
+    except FileNotFoundError:
+        return {entry.path: root / entry.path for entry in read_state(root).files}
+    moved = {target: source for source, target in decided["moves"]}
+    found = {}
+    for entry in load_state(json.dumps(decided["state"])).files:
+        place = root / entry.path
+        if entry.path in moved and not place.exists():
+            place = root / moved[entry.path]
+        found[entry.path] = place
+    return found
+
+
+def patiently(read: Callable[[], Read]) -> Read:
+    """`read` again from the start when files went away under it, by a merge or a commit."""
+    for _ in range(VANISHED_TRIES - 1):
+        try:
+            return read()
+        except FileNotFoundError:
+            continue
+    return read()
 
 
 class DayWriter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 
 from pyspark_jetstream import archive, plan, reading, scan
 from pyspark_jetstream.archive import Uploader
-from pyspark_jetstream.errors import BlockDamaged, NotUsable
+from pyspark_jetstream.errors import BlockDamaged, DataLoss, NotUsable
 from pyspark_jetstream.objects import Folder, ObjectSource
 from pyspark_jetstream.options import Options
+from pyspark_jetstream.view import StreamView
 from storage._store import StreamStore
 from storage.filestore import FileStores
 from tests.analytics.stores import SMALL_BLOCKS, live, parsed, settings, settle
@@ -121,6 +123,124 @@ def test_what_limits_dropped_stays_unless_followed(
     report = Uploader(str(tmp_path), str(target), follow=True).run()
     assert report.removed > 0
     assert seqs(target)[0] > 1000
+
+
+def made_anew(stores: FileStores, store: StreamStore, count: int) -> StreamStore:
+    stores.delete(store)
+    made = stores.create(settings("S"))
+    fill(made, count)
+    settle(stores)
+    return made
+
+
+def test_of_a_stream_made_anew_the_archive_shows_the_last(
+    tmp_path: Path, stores: FileStores, store: StreamStore
+) -> None:
+    target = tmp_path / "archive"
+    Uploader(str(tmp_path), str(target)).run()
+    before = set(target.rglob("*.blk"))
+    made_anew(stores, store, 3000)
+    report = Uploader(str(tmp_path), str(target)).run()
+    assert report.removed == 0
+    assert seqs(target) == list(range(1, sealed_through(tmp_path) + 1))
+    assert before < set(target.rglob("*.blk")), "what was there stays"
+    report = Uploader(str(tmp_path), str(target), follow=True).run()
+    assert report.removed == len(before)
+    assert before.isdisjoint(target.rglob("*.blk"))
+    assert seqs(target) == list(range(1, sealed_through(tmp_path) + 1))
+
+
+def test_a_group_that_is_given_again_has_a_folder_of_its_own(
+    tmp_path: Path, stores: FileStores, store: StreamStore
+) -> None:
+    target, (group,) = tmp_path / "archive", stores.stores
+    Uploader(str(tmp_path), str(target)).run()
+    before = set(target.rglob("*.blk"))
+    stores.delete(store)
+    stores.close()
+    FileStores(tmp_path / "data", **SMALL_BLOCKS).close()  # the log tells of it until now
+    opened = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    made = opened.create(settings("OTHER"))
+    assert list(opened.stores) == [group], "the case at hand"
+    fill(made, 1000)
+    settle(opened)
+    Uploader(str(tmp_path), str(target)).run()
+    assert before < set(target.rglob("*.blk"))
+    assert seqs(target, streams="S")[:3] == [1, 2, 3]
+    assert seqs(target, streams="OTHER") == list(range(1, sealed_through(tmp_path) + 1))
+    assert Uploader(str(tmp_path), str(target), follow=True).run().removed == len(before)
+    assert seqs(target) == list(range(1, sealed_through(tmp_path) + 1))
+    opened.close()
+
+
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_an_object_replaced_between_planning_and_reading(
+    tmp_path: Path, stores: FileStores, store: StreamStore, scheme: str
+) -> None:
+    target = f"{scheme}{tmp_path}/archive"
+    Uploader(str(tmp_path), target).run()
+    asked = parsed(target, batchBytes="512")
+    pieces = plan_of(asked)
+    batches = scan.read_pieces(pieces, reading.scan_of(asked))
+    found = next(batches).column("seq").to_pylist()
+    store.delete(30, erase=True)
+    store.delete(900, erase=True)
+    settle(stores)
+    assert Uploader(str(tmp_path), target).run().sent == 2
+    found += [seq for batch in batches for seq in batch.column("seq").to_pylist()]
+    assert set(found) >= set(seqs(tmp_path / "archive"))
+    assert len(set(found)) == len(found)
+    assert 900 not in found
+
+
+def test_an_object_that_is_gone_is_a_loss(
+    tmp_path: Path, stores: FileStores, store: StreamStore
+) -> None:
+    target = tmp_path / "archive"
+    Uploader(str(tmp_path), str(target)).run()
+    asked = parsed(target)
+    pieces = plan_of(asked)
+    store.compact(1000)
+    settle(stores)
+    Uploader(str(tmp_path), str(target), follow=True).run()
+    with pytest.raises(DataLoss, match="was removed between planning and reading"):
+        list(scan.read_pieces(pieces, reading.scan_of(asked)))
+
+
+def test_a_stream_that_is_deleted_while_it_is_looked_at(
+    tmp_path: Path, stores: FileStores, store: StreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uploader = Uploader(str(tmp_path), str(tmp_path / "archive"))
+    real = uploader._directory.views
+
+    def views(**more: bool) -> list[StreamView]:
+        found = real(**more)
+        stores.delete(store)
+        settle(stores)
+        return found
+
+    monkeypatch.setattr(uploader._directory, "views", views)
+    assert uploader.run().damaged == []
+
+
+def test_reading_makes_nothing(tmp_path: Path, store: StreamStore) -> None:
+    with pytest.raises(NotUsable, match="no Martlet data directory"):
+        reading.read_table(parsed(f"file://{tmp_path}/nowhere"))
+    assert not (tmp_path / "nowhere").exists()
+    rows = reading.read_table(parsed(f"file://{tmp_path}"))
+    assert rows.num_rows == 2000, "a data directory by URL"
+
+
+def test_halves_of_killed_puts_are_swept(tmp_path: Path, store: StreamStore) -> None:
+    target = tmp_path / "archive"
+    Uploader(str(tmp_path), str(target)).run()
+    block = min(target.rglob("*.blk"))
+    old, fresh = (block.with_name(f"{block.name}#{at}") for at in (1, 2))
+    old.write_bytes(b"half")
+    fresh.write_bytes(b"half")
+    os.utime(old, (1, 1))
+    Uploader(str(tmp_path), str(target)).run()
+    assert (old.exists(), fresh.exists(), block.exists()) == (False, True, True)
 
 
 def test_a_time_range_reads_little(tmp_path: Path, stores: FileStores, store: StreamStore) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from array import array
 from pathlib import Path
 
 import pytest
 
 from pyspark_jetstream import reading
+from pyspark_jetstream.directory import Directory
 from pyspark_jetstream.errors import BlockDamaged, DataLoss
 from pyspark_jetstream.scan import Tally
 from storage._store import StreamStore
@@ -145,3 +147,60 @@ def test_an_open_block_that_was_cut_short_is_told(tmp_path: Path, kept: int) -> 
     tally = Tally()
     table = reading.read_table(parsed(tmp_path, failOnDataLoss="false"), tally)
     assert (tally.damaged > 0, 200 < table.num_rows < 300) == (True, True)
+
+
+@pytest.mark.parametrize("looks_between", [False, True])
+def test_a_reader_outlives_a_clean_stop(tmp_path: Path, looks_between: bool) -> None:
+    """The log begins anew in a file of the same name: what it has there is not passed over."""
+    stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    store, reader = stores.create(settings("S")), Directory(str(tmp_path))
+    for at in range(1, 51):
+        store.store("a", b"", b"payload" * 10, at)
+    settle(stores)
+    (view,) = reader.views()
+    assert view.last_seq == 50
+    for first in (51, 61):
+        stores.close()
+        if looks_between:
+            assert reader.views()[0].last_seq == first - 1
+        stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+        (store,) = stores.stores.values()
+        for at in range(first, first + 10):
+            store.store("a", b"", b"payload", at)
+        store.delete(first)
+        settle(stores)
+        (view,) = reader.views()
+        assert view.last_seq == first + 9
+        dead = {seq for block in view.blocks for seq in array("Q", block.dead)}
+        assert first in dead
+    stores.close()
+
+
+@pytest.mark.parametrize("looks_between", [False, True])
+def test_a_reader_outlives_starts_and_groups_given_again(
+    tmp_path: Path, looks_between: bool
+) -> None:
+    """The log that a long query follows: a start may number frames anew and give groups again."""
+    stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    store = stores.create(settings("S"))
+    (group,) = stores.stores
+    reader = Directory(str(tmp_path))
+    assert [view.name for view in reader.views()] == ["$G/S"]
+    stores.delete(store)
+    settle(stores)
+    assert reader.views() == []
+    stores.close()
+    FileStores(tmp_path / "data", **SMALL_BLOCKS).close()  # the log tells of it until now
+    if looks_between:
+        assert reader.views() == []
+    stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    store = stores.create(settings("OTHER"))
+    assert list(stores.stores) == [group], "the case at hand"
+    for at in range(1, 101):
+        store.store("a", b"", b"payload", at)
+    store.delete(50)
+    settle(stores)
+    (view,) = reader.views()
+    assert (view.name, view.last_seq) == ("$G/OTHER", 100)
+    assert len(rows_read(tmp_path)) == 99
+    stores.close()

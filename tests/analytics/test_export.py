@@ -12,11 +12,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
 from pyspark_jetstream import export, tables
-from pyspark_jetstream.errors import DataLoss
+from pyspark_jetstream.errors import DataLoss, JetStreamError
+from pyspark_jetstream.follow import Follower, Step
+from pyspark_jetstream.plan import Piece
 from storage._store import StreamStore
 from storage.filestore import FileStores
 from tests.analytics.stores import SMALL_BLOCKS, live, parsed, settings, settle
@@ -172,6 +175,95 @@ def read_lake(kind: str, place: str) -> Any:
         return catalog.load_table("jetstream.messages").scan().to_arrow()
     finally:
         catalog.engine.dispose()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
+def test_a_second_writer_is_told_so(
+    tmp_path: Path, stores: FileStores, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another export runs from offsets to commit while one has read its rows."""
+    if kind != "parquet":
+        pytest.importorskip("deltalake" if kind == "delta" else "pyiceberg")
+    store = stores.create(settings("S"))
+    place, sink = str(tmp_path / "lake"), export.SINKS[kind]
+    fill(store, 50)
+    settle(stores)
+    sink(parsed(tmp_path), place, silent, None)
+    fill(store, 100)
+    settle(stores)
+    real, said = Follower.batches, []
+
+    def slow(self: Follower, step: Step) -> Iterator[tuple[Piece, pa.RecordBatch]]:
+        yield from real(self, step)
+        if not said:
+            said.append("")
+            try:
+                sink(parsed(tmp_path), place, silent, None)
+            except JetStreamError as error:
+                said.append(str(error))
+
+    monkeypatch.setattr(Follower, "batches", slow)
+    try:
+        sink(parsed(tmp_path), place, silent, None)
+    except JetStreamError as error:
+        said.append(str(error))
+    assert "is being written by another process" in "".join(said)
+    monkeypatch.setattr(Follower, "batches", real)
+    sink(parsed(tmp_path), place, silent, None)
+    assert seqs_in(kind, place) == list(range(1, 151))
+
+
+def seqs_in(kind: str, place: str) -> list[int]:
+    if kind == "parquet":
+        return [seq for _, seq, _ in exported(Path(place))]
+    found: list[int] = sorted(read_lake(kind, place).column("seq").to_pylist())
+    return found
+
+
+def test_iceberg_offsets_outlive_other_peoples_snapshots(
+    tmp_path: Path, stores: FileStores
+) -> None:
+    """A table that others rewrote, and whose old snapshots expired, is not filled once more."""
+    sql = pytest.importorskip("pyiceberg.catalog.sql")
+    store, place = stores.create(settings("S")), str(tmp_path / "lake")
+    fill(store, 100)
+    settle(stores)
+    export.to_iceberg(parsed(tmp_path), place, silent, None)
+    catalog = sql.SqlCatalog(
+        "martlet", uri=f"sqlite:///{place}/catalog.db", warehouse=f"file://{place}"
+    )
+    table = catalog.load_table("jetstream.messages")
+    table.overwrite(table.scan().to_arrow())
+    table.refresh()
+    newest = table.current_snapshot().snapshot_id
+    for snapshot in table.snapshots():
+        if snapshot.snapshot_id != newest:
+            table.maintenance.expire_snapshots().by_id(snapshot.snapshot_id).commit()
+    catalog.close()
+    fill(store, 10)
+    settle(stores)
+    assert export.to_iceberg(parsed(tmp_path), place, silent, None) == 10
+    assert seqs_in("iceberg", place) == list(range(1, 111))
+
+
+def test_options_start_a_table_and_do_not_change_it_later(
+    tmp_path: Path, stores: FileStores
+) -> None:
+    store, root = stores.create(settings("S")), tmp_path / "out"
+    fill(store, 100)
+    settle(stores)
+    for _ in range(2):
+        export.to_parquet(parsed(tmp_path, startingOffsets="latest"), str(root), silent)
+    fill(store, 10)
+    later = stores.create(settings("LATER"))
+    fill(later, 5)
+    settle(stores)
+    export.to_parquet(parsed(tmp_path, startingOffsets="latest"), str(root), silent)
+    assert seqs_in("parquet", str(root)) == [1, 2, 3, 4, 5, *range(101, 111)]
+    store.compact(50)
+    settle(stores)
+    with pytest.raises(DataLoss, match="begins at 50, not at 20"):
+        export.to_parquet(parsed(tmp_path, startingOffsets="20"), str(tmp_path / "new"), silent)
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])

@@ -1,0 +1,136 @@
+"""The commands' words: what is refused, and how what fails below them is told."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pyspark_jetstream import cli, errors, trouble
+from pyspark_jetstream.errors import DataLoss
+from storage.filestore import FileStores
+from tests.analytics.stores import SMALL_BLOCKS, settings, settle
+from tests.analytics.test_export import fill
+from tests.tidy.sources import ROOT
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[FileStores]:
+    made = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    fill(made.create(settings("S")), 50)
+    settle(made)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("option", ["includeDeleted=true", "columns=seq", "endingOffsets=4"])
+@pytest.mark.parametrize("command", ["export parquet", "export delta", "analytics run"])
+def test_options_of_queries_are_not_for_tables(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, option: str
+) -> None:
+    words = [*command.split(), "--data", str(tmp_path), "--out", str(tmp_path / "out")]
+    assert cli.main([*words, "--option", option]) == 1
+    said = capsys.readouterr().err
+    assert f"option {option.partition('=')[0]} is not for keeping tables" in said
+    assert "startingTimestamp" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "analytics report X --bucket 0",
+        "analytics report X --top -1",
+        "analytics run --data X --out Y --every -1",
+        "analytics sql --data X --memory much SELECT",
+        "analytics sql --data X --cores 0 SELECT",
+        "analytics sql SELECT",
+        "archive --data X --to Y --every soon",
+    ],
+)
+def test_values_are_refused_with_the_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(words.split())
+    assert ended.value.code == 2
+    assert "usage: martlet" in capsys.readouterr().err
+
+
+def test_a_monitor_that_is_not_there_ends_a_single_run_only(
+    tmp_path: Path,
+    stores: FileStores,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["analytics", "run", "--engine", "plain", "--data", str(tmp_path)]
+    words += ["--out", str(tmp_path / "out"), "--monitor", "http://127.0.0.1:1"]
+    assert cli.main([*words, "--once"]) == 1
+    assert "--monitor http://127.0.0.1:1" in capsys.readouterr().err
+    rounds = []
+
+    def pause(seconds: float) -> None:
+        rounds.append(seconds)
+        if len(rounds) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.time, "sleep", pause)
+    assert cli.main([*words, "--every", "3"]) == 130
+    assert rounds == [3, 3]
+    assert capsys.readouterr().err.count("no sample of the consumers") == 2
+
+
+def test_no_permission_is_told_without_a_traceback(
+    tmp_path: Path, stores: FileStores, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    words = ["export", "parquet", "--data", str(tmp_path), "--out", str(tmp_path / "file")]
+    assert cli.main(words) == 1
+    assert f"martlet export: {tmp_path}/file" in capsys.readouterr().err
+
+
+def test_what_a_worker_of_spark_said_is_told_alone() -> None:
+    def of(name: str, words: str) -> Exception:
+        kind = type("Raised", (Exception,), {"__module__": name})
+        found: Exception = kind(words)
+        return found
+
+    by_spark = "pyspark.errors.exceptions.captured"
+    traced = "[STREAM_FAILED] Query terminated: Traceback (most recent call last):\n  File x\n"
+    loss = "stream $G/S begins at 9"
+    worker = of(
+        by_spark, f"{traced}pyspark_jetstream.errors.DataLoss: {loss}\n\n\tat org.apache.X("
+    )
+    assert trouble.words_of(worker) == loss
+    unknown = "[TABLE_NOT_FOUND] no `x`. SQLSTATE: 42P01"
+    assert trouble.words_of(of(by_spark, f"{unknown}; line 1 pos 14;\n'Project")) == unknown
+    assert trouble.words_of(of("obstore.exceptions", "403 Forbidden")) == "403 Forbidden"
+    assert trouble.words_of(DataLoss("gone")) == "gone"
+    assert (
+        trouble.words_of(PermissionError(13, "Permission denied", "/x")) == "/x: Permission denied"
+    )
+    assert trouble.words_of(ValueError("a fault of ours")) is None
+
+
+def test_a_missing_library_is_told_with_the_command_that_brings_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    missing = ModuleNotFoundError("No module named 'pyarrow'", name="pyarrow")
+    words = (
+        f"No module named 'pyarrow': {sys.executable} -m pip install 'pyarrow>=17' 'obstore>=0.8'"
+    )
+    assert trouble.words_of(missing) == words
+    spark = ModuleNotFoundError("No module named 'pyspark'", name="pyspark.sql")
+    assert "'pyspark>=4.2,<5'" in str(trouble.words_of(spark))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert f"python3 -m pip --python {sys.executable} install" in str(trouble.words_of(missing))
+
+
+def test_the_commands_bring_what_the_extras_name() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    for extra in ("analytics", "spark", "spark-java", "lakehouse"):
+        own = [need for need in extras[extra] if not need.startswith("martlet")]
+        assert set(own) <= set(errors.REQUIREMENTS[extra]), extra
