@@ -1,8 +1,9 @@
 from server.core._broker cimport Broker
 from server.core._client cimport Client
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from server.core._connection cimport Carrier, Connection
+from server.net._attention cimport Attention
 
 
 cdef class Listener:
@@ -25,6 +26,9 @@ cdef class Poller(Carrier):
     cdef bint timer_armed
     cdef bint read_much              # in this round
     cdef size_t turn_bytes           # read since the turn began
+    cdef Attention attention
+    cdef uint64_t heard_from         # the one connection that was read in this run; 0: several
+    cdef bint looks_again            # the loop was asked to call
 
     cdef void read_client(self, Client client) noexcept
     cdef bint read_rest(self, Client client) noexcept

@@ -31,5 +31,7 @@ class Poller:
         """Serve a connected non-blocking descriptor (now the poller's) as a plain client."""
     def run(self) -> None:
         """Accept, read, parse, route and end the turn; bounded, never blocking."""
+    def look_again(self) -> None:
+        """`run`, in a lively exchange, without waiting for input."""
     def close(self) -> None:
         """Close every plain connection and the epoll set."""

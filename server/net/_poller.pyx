@@ -4,7 +4,8 @@
 Contract: `run` is a whole turn. It accepts, reads each ready connection at most once a round into
 one shared buffer behind the connection's unconsumed bytes, parses and routes, and ends the turn.
 What a message refers to in the buffer is written or copied before the buffer is used again. Rounds
-and connections per call are bounded. A connection is level-triggered for reading, and for writing
+and connections per call are bounded. In a lively exchange (`_attention`) it asks the loop to be
+called again at once. A connection is level-triggered for reading, and for writing
 only while its last write fell short.
 """
 
@@ -20,6 +21,7 @@ from server.core._broker cimport Broker
 from server.core._client cimport Client
 from server.core._connection cimport SENT_NEVER, SENT_NOTHING, Carrier, Connection
 from server.core._outbox cimport Chunk, chunk_new, chunk_release, iovec
+from server.net._attention cimport Attention
 
 
 cdef extern from "<sys/epoll.h>" nogil:
@@ -103,6 +105,9 @@ cdef enum:
     DRAIN_BYTES = 65536          # read and forgotten at a close, so that the peer is not reset
 
 
+cdef uint64_t NOBODY = <uint64_t> -1
+
+
 cdef class Listener:
     pass
 
@@ -131,6 +136,7 @@ cdef class Poller(Carrier):
     def __init__(self, Broker broker, size_t read_buffer_bytes=READ_BUFFER_BYTES):
         cdef epoll_event event
         self.broker = broker
+        self.attention = Attention()
         self.listeners = {}
         self.retired = []
         self.buffer_bytes = read_buffer_bytes
@@ -310,6 +316,7 @@ cdef class Poller(Carrier):
         if chunk != NULL:
             client.rest = NULL
         client.stalled_ns = 0
+        self.heard_from = client.cid if self.heard_from == NOBODY or self.heard_from == client.cid else 0
         size = have + <size_t> got
         self.turn_bytes += <size_t> got
         if size > self.buffer_bytes // 4:
@@ -371,8 +378,10 @@ cdef class Poller(Carrier):
         cdef epoll_event[EVENTS_MAX] events
         cdef int count, i, rounds
         cdef int64_t begin = self.broker.clock()
+        cdef int64_t sent = self.broker.out_msgs
         cdef object thing
         cdef Client client
+        self.heard_from = NOBODY
         for rounds in range(ROUNDS_MAX):
             count = epoll_wait(self.epoll_fd, events, EVENTS_MAX, 0)
             if count <= 0:
@@ -413,6 +422,15 @@ cdef class Poller(Carrier):
         self.retired = []
         if self.broker.stalled and not self.timer_armed:
             self.arm_stall_timer()
+        if self.heard_from != NOBODY:
+            self.attention.heard(self.heard_from, self.broker.out_msgs != sent, self.broker.clock())
+        if not self.looks_again and self.attention.lasts(begin) and self.broker.turn.has_loop:
+            self.looks_again = True
+            self.broker.turn.later(self.look_again)
+
+    def look_again(self):
+        self.looks_again = False
+        self.run()
 
     def close(self):
         cdef Client client

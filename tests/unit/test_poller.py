@@ -22,9 +22,11 @@ DEADLINE_S = 30.0
 class Served:
     """A poller with one listener; `until` runs it like a loop would."""
 
-    def __init__(self, read_buffer_bytes: int = 131072) -> None:
+    def __init__(
+        self, read_buffer_bytes: int = 131072, clock_ns: Callable[[], int] | None = None
+    ) -> None:
         self.hooks = RecordingHooks()
-        self.broker = Broker(self.hooks, seed=1)
+        self.broker = Broker(self.hooks, clock_ns, seed=1)
         self.poller = Poller(self.broker, read_buffer_bytes)
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.listener.setblocking(False)
@@ -259,3 +261,24 @@ def test_the_server_closes_everybody(served: Served) -> None:
     for peer in peers:
         served.until(lambda peer=peer: peer.listen() is not None and peer.ended)
     assert {reason for _, reason in served.hooks.closed} == {"Server Shutdown"}
+
+
+def test_the_poller_looks_again_while_an_exchange_is_lively() -> None:
+    asked: list[Callable[[], None]] = []
+    now_ns = time.monotonic_ns()
+    served = Served(clock_ns=lambda: now_ns)
+    peer = served.peer()
+    served.broker.turn.set_call_soon(asked.append)
+    peer.send(b"SUB a 1\r\n")
+    for _ in range(20):
+        peer.ask(b"PUB a 1\r\nx\r\n", b"MSG a 1 1\r\nx\r\n")
+    assert asked.count(served.poller.look_again) == 1
+    for _ in range(3):
+        asked.clear()
+        served.poller.look_again()
+        assert asked == [served.poller.look_again]
+    asked.clear()
+    now_ns += 1_000_000
+    served.poller.look_again()
+    assert asked == []
+    served.close()
