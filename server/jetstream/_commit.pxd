@@ -38,8 +38,11 @@ cdef class LocalCommit:
     cdef public object ask_later        # (seconds, callable): a loop's timer; None: nothing is put off
     cdef bint is_put_off                # the timer runs
     cdef bint wanted                    # something else was written: it is not put off
+    cdef bint is_open                   # what was written waits until the disk has finished a batch
 
-    cdef uint64_t put_off(self) except? 0
+    cdef bint keeps_open(self) except -1
+    cdef int hand_over(self) except -1
+    cdef int put_off(self) except -1
     cdef uint64_t submit(self) except? 0
     cdef int settle(self) except -1
     cdef int wait_for_disk(self, Writer writer) except -1

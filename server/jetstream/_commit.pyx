@@ -7,7 +7,8 @@ all streams of a directory that syncs lazily, are released at the end of the tur
 
 A turn for which nobody waits (publishes without a reply, to streams without consumers) is put off
 for PUT_OFF_S: each sync has its price, and many of them may share one. Whatever else is written
-meanwhile takes it along.
+meanwhile takes it along. And while the disk works on a batch, the next one stays open for the turns
+that come: it could not be begun before.
 """
 from collections import deque
 
@@ -81,23 +82,21 @@ cdef class LocalCommit:
     def run(self):
         """The end of a turn."""
         cdef list written = self.written
-        cdef list asked = self.asked
-        cdef uint64_t ticket
         cdef Writer writer
-        cdef bint wanted = self.wanted or not written or len(asked) > 0 or self.ask_later is None
+        cdef bint wanted = self.wanted or not written or len(self.asked) > 0 or self.ask_later is None
         cdef bint on_disk = False
-        self.written, self.asked, self.wanted = [], [], False
+        self.written = []
         for writer in written:
             if not writer.forgotten:
                 writer.close_turn()
                 if not writer.in_memory:
                     on_disk = True
                     wanted = wanted or writer.is_awaited()
-        ticket = self.submit() if wanted else self.put_off() if on_disk else 0
-        for then in asked:
-            self.settling.append((ticket, then))
-        if asked and self.lazy and not self.failed:
-            self.directory.hurry()
+        if not wanted:
+            if on_disk:
+                self.put_off()
+        elif not self.keeps_open():
+            self.hand_over()
         for writer in written:
             if self.failed or self.durable_seq(writer) >= writer.store.last_seq:
                 self.release(writer)
@@ -105,7 +104,24 @@ cdef class LocalCommit:
                 self.wait_for_disk(writer)
         self.settle()
 
-    cdef uint64_t put_off(self) except? 0:
+    cdef bint keeps_open(self) except -1:
+        """Whether the batch waits for the disk to be done with another; `completed` sees to it then."""
+        if self.directory is None or self.lazy or self.failed or not self.directory.is_busy:
+            return False
+        self.is_open = True
+        return True
+
+    cdef int hand_over(self) except -1:
+        """The batch goes to the disk; those who asked hear when it lasts."""
+        cdef uint64_t ticket = self.submit()
+        asked, self.asked, self.wanted, self.is_open = self.asked, [], False, False
+        for then in asked:
+            self.settling.append((ticket, then))
+        if asked and self.lazy and not self.failed:
+            self.directory.hurry()
+        return 0
+
+    cdef int put_off(self) except -1:
         if not self.is_put_off:
             self.is_put_off = True
             self.ask_later(PUT_OFF_S, self.end_put_off)
@@ -113,7 +129,8 @@ cdef class LocalCommit:
 
     def end_put_off(self):
         self.is_put_off = False
-        self.submit()
+        if not self.keeps_open():
+            self.hand_over()
 
     cdef uint64_t submit(self) except? 0:
         """The ticket that covers all that was written; 0: there is nothing to wait for."""
@@ -169,6 +186,8 @@ cdef class LocalCommit:
         self.directory.poll()
         if self.directory.failure is not None and not self.failed:
             self.fail(self.directory.failure)
+        if self.is_open and not self.keeps_open():
+            self.hand_over()
         self.waiting = []
         for writer in waiting:
             if writer.forgotten:

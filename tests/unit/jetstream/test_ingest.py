@@ -228,6 +228,7 @@ class Disk:
         self.failure: str | None = None
         self.commits = 0
         self.settled_ticket = 0
+        self.is_busy = False
 
     def commit(self) -> int:
         self.commits += 1
@@ -352,3 +353,43 @@ def test_a_turn_that_nobody_waits_for_shares_a_sync_with_those_behind_it() -> No
     commit.mark()
     world.broker.turn.run()
     assert disk.commits == 4
+
+
+def test_what_is_written_while_the_disk_works_goes_to_it_as_one() -> None:
+    world, disk, heard = World(), Disk(), list[str | None]()
+    commit = LocalCommit(world.broker.turn, disk)
+    sink = StreamSink(
+        world.broker.account("$G"), open_memory_store(StoreLimits()), "D", commit,
+        lambda *args: None, lambda first, last: None, in_memory=False,
+    )  # fmt: skip
+    sink.listen(["d"])
+    client = world.client(MODERN)
+    client.say(b"PUB d r 1\r\nx\r\n")
+    assert disk.commits == 1
+    disk.is_busy = True
+    client.say(b"PUB d r 1\r\nx\r\n")
+    commit.when_settled(heard.append)
+    client.say(b"PUB d r 1\r\nx\r\n")
+    commit.completed()  # of something else
+    assert disk.commits == 1
+    disk.is_busy = False
+    commit.completed()
+    assert disk.commits == 2
+    disk.settled_ticket = 1
+    commit.completed()
+    assert heard == []
+    disk.settled_ticket = 2
+    commit.completed()
+    assert (disk.commits, heard) == (2, [None])
+
+
+def test_a_batch_that_waits_for_the_disk_is_told_when_the_disk_fails() -> None:
+    world, disk, heard = World(), Disk(), list[str | None]()
+    commit = LocalCommit(world.broker.turn, disk)
+    disk.is_busy = True
+    commit.when_settled(heard.append)
+    world.broker.turn.run()
+    assert (disk.commits, heard) == (0, [])
+    disk.failure = "no space left"
+    commit.completed()
+    assert (commit.failure, heard) == ("no space left", ["no space left"])
