@@ -89,13 +89,15 @@ def _handshake_first(node: Node, _: Report) -> Draft:
     """True, or wait that long for a hello and then go the usual way."""
     if isinstance(node.value, bool):
         return {"handshake_first": node.value}
-    word = node.value.lower() if type(node.value) is str else ""
+    if type(node.value) is not str:
+        raise InvalidError
+    word = node.value.lower()
     if word in ("true", "on", "false", "off"):
         return {"handshake_first": word in ("true", "on")}
     delay_ns = TLS_FALLBACK_DELAY_NS
     if word not in ("auto", "auto_fallback"):
         try:
-            delay_ns = parse_duration(str(node.value))
+            delay_ns = parse_duration(node.value)
         except DurationError:
             raise InvalidError from None
     return {"handshake_first": True, "handshake_first_fallback_ns": max(delay_ns, 0)}

@@ -44,9 +44,6 @@ class Authenticator:
 
     def on_connect(self, client: Client) -> None:
         given = client.options
-        if given.account or given.new_account:
-            self.refuse(client)
-            return
         if not self.directory.required:
             self.admit(client, self.directory.open_login)
             return
@@ -183,8 +180,11 @@ class Authenticator:
 
     def admit(self, client: Client, login: Login) -> bool:
         account = self._find_account(login.account)
-        user = login.name if login.kind in ("user", "nkey") else raw_user(client.options)
+        named = login.kind in ("user", "nkey")
+        user = login.name if named else client.options.claimed_user
         client.user_label = user_label(login, client.options)
+        # The reference has an issuer for nkeys that no JWT came with: the account.
+        client.issuer_key = account.name if login.kind == "nkey" else ""
         admitted = client.accept(account, user=user, permissions=login.permissions, auth=login)
         if admitted:
             self.on_admitted(client)
@@ -194,11 +194,6 @@ class Authenticator:
         who = spoken_user(client.options)
         self._log.error(f"{NOT_AUTHENTICATED} - {who}" if who else NOT_AUTHENTICATED, client.label)
         client.reject()
-
-
-def raw_user(given: ConnectOptions) -> str:
-    """Who the client says it is, for logs and monitoring."""
-    return given.nkey or given.user or ("[REDACTED]" if given.auth_token else "")
 
 
 def user_label(login: Login, given: ConnectOptions) -> str:

@@ -49,6 +49,7 @@ class Client(Peer):
     account: Account | None
     user: str
     user_label: str  # how the log names it (`user:ann`, `nkey:U...`, `token`); set before `accept`
+    issuer_key: str  # who vouches for an nkey; "" for other users
     auth: object | None  # whatever `accept` was given for the auth room's use
     permissions: Permissions | None
     tls: object | None  # whatever the TLS carrier hangs here (version, cipher, certificates)

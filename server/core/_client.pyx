@@ -146,6 +146,7 @@ cdef class Client(Peer):
         self.nonce = b""
         self.user = ""
         self.user_label = ""
+        self.issuer_key = ""
         self.connect_label = ""
         self.options = BEFORE
         self.verbose = self.pedantic = True

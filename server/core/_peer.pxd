@@ -20,6 +20,7 @@ cdef class Peer(Subscriber):
     cdef readonly object options
     cdef readonly str user
     cdef public str user_label
+    cdef public str issuer_key
     cdef public object auth
     cdef public object tls
     cdef str connect_label

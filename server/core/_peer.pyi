@@ -11,6 +11,7 @@ class Peer(Subscriber):
     options: ConnectOptions
     user: str
     user_label: str
+    issuer_key: str
     auth: object | None
     tls: object | None
     rtt_ns: int

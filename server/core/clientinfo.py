@@ -16,19 +16,14 @@ def client_info(client: Client, start: str) -> dict[str, Any]:
         "host": client.ip,
         "id": client.cid,
         "acc": account.name if account is not None else "",
-        "user": client.user or claimed_user(client),
+        "user": client.user or client.options.claimed_user,
         "name": client.name,
         "lang": client.lang,
         "ver": client.version,
         "rtt": client.rtt_ns,
+        "issuer_key": client.issuer_key,
     }
     return {key: value for key, value in shown.items() if value}
-
-
-def claimed_user(client: Client) -> str:
-    """Who a client that was not let in said it is."""
-    given = client.options
-    return given.nkey or given.user or ("[REDACTED]" if given.auth_token else "")
 
 
 def client_kind(client: Client) -> dict[str, str]:

@@ -34,6 +34,11 @@ class ConnectOptions(msgspec.Struct, frozen=True):
     account: str = ""
     new_account: bool = False
 
+    @property
+    def claimed_user(self) -> str:
+        """Who the client says it is, for logs and monitoring."""
+        return self.nkey or self.user or ("[REDACTED]" if self.auth_token else "")
+
 
 BEFORE_CONNECT = ConnectOptions()
 _KEYS = dict(

@@ -43,6 +43,7 @@ class Connection(Struct):
     lang: str
     version: str
     user: str
+    issuer_key: str
     account_name: str
     tls: Mapping[str, Any]
     subscriptions: Sequence[SubInfo] = ()
@@ -82,24 +83,36 @@ class Connection(Struct):
                 page[key] = self.tls[key]
         return page
 
-    def security_json(self) -> dict[str, Any]:
-        """What `auth=1` adds."""
+    def login_json(self) -> dict[str, Any]:
+        """What `auth=1` adds before the subscriptions."""
         page: dict[str, Any] = {}
         if self.tls.get("tls_peer_certs"):
             page["tls_peer_certs"] = self.tls["tls_peer_certs"]
         if self.user:
             page["authorized_user"] = self.user
-        if self.account_name != GLOBAL_ACCOUNT:
+        if self.account_name and self.account_name != GLOBAL_ACCOUNT:
             page["account"] = self.account_name
-        if self.account_name:
+        return page
+
+    def account_json(self, auth: bool) -> dict[str, Any]:
+        """What `auth=1` adds behind the subscriptions; a closed one's issuer is always told."""
+        page: dict[str, Any] = {}
+        if self.issuer_key and (auth or self.stop_wall_ns):
+            page["issuer_key"] = self.issuer_key
+        in_global = self.account_name == GLOBAL_ACCOUNT
+        if auth and self.account_name and not (in_global and self.stop_wall_ns):
             page["name_tag"] = self.account_name
         return page
 
     def subscription_details(self) -> list[dict[str, Any]]:
-        """Those of a closed connection say their account too, as the reference's do."""
-        closed = {"account": self.account_name, "account_tag": self.account_name}
-        tags = closed if self.stop_wall_ns else {}
-        return [tags | subscription_json(sub, self.cid) for sub in self.subscriptions]
+        """Those of a closed connection say their account and no limit, as the reference's do."""
+        if not self.stop_wall_ns:
+            return [subscription_json(sub, self.cid) for sub in self.subscriptions]
+        tags = {"account": self.account_name, "account_tag": self.account_name}
+        pages = [tags | subscription_json(sub, self.cid) for sub in self.subscriptions]
+        for page in pages:
+            page.pop("max", None)
+        return pages
 
     def shown_rtt_ns(self) -> int:
         """Below a millisecond the nanoseconds are noise and are cut off."""
@@ -143,7 +156,8 @@ def snapshot(client: Client, with_subscriptions: bool) -> Connection:
         name=client.name,
         lang=client.lang,
         version=client.version,
-        user=client.user,
+        user=client.user or client.options.claimed_user,
+        issuer_key=client.issuer_key,
         account_name=client.account.name if client.account is not None else "",
         tls=client.tls.as_connz() if isinstance(client.tls, TlsState) else {},
         subscriptions=client.subscriptions() if with_subscriptions else (),

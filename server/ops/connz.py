@@ -125,9 +125,9 @@ def entry(c: Client | Connection, options: ConnzOptions, now_ns: int) -> dict[st
     shown = c if isinstance(c, Connection) else snapshot(c, with_subscriptions)
     page = shown.as_json(now_ns)
     if options.auth:
-        page |= shown.security_json()
+        page |= shown.login_json()
     if options.subscriptions_detail and shown.subscriptions:
         page["subscriptions_list_detail"] = shown.subscription_details()
     elif options.subscriptions and shown.subscriptions:
         page["subscriptions_list"] = [sub.subject for sub in shown.subscriptions]
-    return page
+    return page | shown.account_json(options.auth)

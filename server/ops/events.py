@@ -102,28 +102,29 @@ class ServerEvents:
             self._announced.discard(client)
             if client.account is not None:
                 self._tell_connections(client.account)
+        broker = self._view.broker
+        system = broker.system_account
         if reason == AUTH_FAILURE:
-            self._tell_end(f"$SYS.SERVER.{self._view.server_id}.CLIENT.AUTH.ERR", client, reason)
+            subject = f"$SYS.SERVER.{self._view.server_id}.CLIENT.AUTH.ERR"
+            self._tell_end(system, subject, client, reason)
+            # For those who own the account and are not in the system's.
+            own = client.account or broker.accounts[GLOBAL_ACCOUNT]
+            self._tell_end(own, "$SYS.ACCOUNT.CLIENT.AUTH.ERR", client, reason)
         name = client.account.name if client.account is not None else GLOBAL_ACCOUNT
-        self._tell_end(f"$SYS.ACCOUNT.{name}.DISCONNECT", client, reason)
+        self._tell_end(system, f"$SYS.ACCOUNT.{name}.DISCONNECT", client, reason)
 
-    def _tell_end(self, subject: str, client: Client, reason: str) -> None:
-        if not self._is_heard(subject):
+    def _tell_end(self, hearer: Account, subject: str, client: Client, reason: str) -> None:
+        if self._view.options.no_system_account or not hearer.has_interest(subject):
             return
         account = client.account.name if client.account is not None else GLOBAL_ACCOUNT
         event = self._identity.event("client_disconnect")
         described = client_info(client, rfc3339(client.start_wall_ns)) | {"acc": account}
         described |= {"stop": event["timestamp"], "name_tag": account}
-        self._publish(
-            subject,
-            event
-            | {
-                "client": described | client_kind(client),
-                "sent": {"msgs": client.in_msgs, "bytes": client.in_bytes},
-                "received": {"msgs": client.out_msgs, "bytes": client.out_bytes},
-                "reason": reason,
-            },
-        )
+        event["client"] = described | client_kind(client)
+        event["sent"] = {"msgs": client.in_msgs, "bytes": client.in_bytes}
+        event["received"] = {"msgs": client.out_msgs, "bytes": client.out_bytes}
+        event["reason"] = reason
+        hearer.publish(subject, payload=msgspec.json.encode(event))
 
     def _tell_connections(self, account: Account) -> None:
         """Now, and again from time to time while there are any."""

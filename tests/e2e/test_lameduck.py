@@ -77,7 +77,7 @@ def test_an_interrupt_ends_it_early(tmp_path: Path) -> None:
         assert server.wait_exit() == 0
 
 
-@pytest.mark.feature("7-010", "7-020")
+@pytest.mark.feature("5-051", "7-010", "7-020")
 def test_the_system_account_hears_of_it(tmp_path: Path) -> None:
     config = CONFIG + "accounts { $SYS { users = [ { user: admin, password: s } ] } }\n"
     with ServerProcess(tmp_path, "--name", "n1", config=config) as server:

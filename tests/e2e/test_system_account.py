@@ -318,6 +318,20 @@ def test_connections_are_announced(system: Asker, server: ServerProcess, sign_in
     assert system.event("$SYS.ACCOUNT.$G.DISCONNECT")["reason"] == "Authentication Failure"
 
 
+@pytest.mark.feature("5-048")
+def test_a_failed_login_is_told_in_the_global_account(tmp_path: Path) -> None:
+    config = "authorization { users: [ {user: a, password: a} ] }"
+    with ServerProcess(tmp_path, config=config) as server, server.connect() as stranger:
+        owner = Asker(server, "a")
+        owner.listen("$SYS.ACCOUNT.CLIENT.AUTH.ERR")
+        stranger.info()
+        stranger.connect_with(user="b", **{"pass": "wrong"})
+        failed = owner.event("$SYS.ACCOUNT.CLIENT.AUTH.ERR")
+        owner.raw.socket.close()
+    assert failed["reason"] == "Authentication Failure"
+    assert (failed["client"]["acc"], failed["client"]["user"]) == ("$G", "b")
+
+
 @pytest.mark.feature("5-049")
 def test_statistics_come_by_themselves_while_somebody_listens(system: Asker) -> None:
     who = system.asked("$SYS.REQ.SERVER.PING.IDZ")["id"]
