@@ -104,6 +104,7 @@ interop: $(TESTED)  ## the clients of other languages and the nats command, wher
 FUZZ := $(CURDIR)/build/fuzz
 SECONDS ?= 60
 CLANG_RUNTIME = $$(clang -print-runtime-dir)
+FUZZER = $(CLANG_RUNTIME)/libclang_rt.fuzzer_no_main-x86_64.a
 # The fuzzer's runtime goes first: the sanitizer's own has empty stand-ins for its coverage hooks.
 FUZZ_ENV = PYTHONPATH=$$(echo $(FUZZ)/lib.*):$(CURDIR) PYTHONSAFEPATH=1 PYTHONMALLOC=malloc \
 	ASAN_OPTIONS=detect_leaks=0:verify_asan_link_order=0 \
@@ -114,9 +115,9 @@ sim: $(TESTED)  ## simulate consumers with SEEDS=2000 plays: none may go quiet w
 	MARTLET_SIM_SEEDS=$(SEEDS) $(PY) -m pytest -n $(JOBS) -q tests/sim
 
 fuzz: $(TESTED)  ## fuzz the client protocol for SECONDS=60 with clang's libFuzzer and address sanitizer
-	@command -v clang > /dev/null || { echo "make fuzz needs clang with its runtimes (Debian: apt-get install clang)"; exit 1; }
+	@command -v clang > /dev/null && test -e $(FUZZER) || { echo "make fuzz needs clang and its runtimes (Debian: apt-get install clang libclang-rt-dev)"; exit 1; }
 	@mkdir -p $(FUZZ)/corpus
-	@clang -shared -o $(FUZZ)/libfuzzer.so -Wl,--whole-archive $(CLANG_RUNTIME)/libclang_rt.fuzzer_no_main-x86_64.a -Wl,--no-whole-archive -lstdc++ -lpthread -lm -ldl
+	@clang -shared -o $(FUZZ)/libfuzzer.so -Wl,--whole-archive $(FUZZER) -Wl,--no-whole-archive -lstdc++ -lpthread -lm -ldl
 	@CC=clang LDSHARED="clang -shared" CFLAGS="-O1 -g -UNDEBUG -DMARTLET_DEBUG=1 -fsanitize=address,fuzzer-no-link -fno-omit-frame-pointer -w" \
 		$(PY) setup.py -q build --build-base $(FUZZ) -j $(JOBS)
 	$(FUZZ_ENV) $(PY) -m tests.fuzz $(FUZZ)/libfuzzer.so -max_total_time=$(SECONDS) -artifact_prefix=$(FUZZ)/ -print_final_stats=1 -dict=tests/fuzz/protocol.dict $(FUZZ)/corpus tests/fuzz/corpus

@@ -16,6 +16,7 @@ COMMAND: Final = "martlet"
 _TRUE: Final = ("1", "t", "T", "true", "TRUE", "True")
 _FALSE: Final = ("0", "f", "F", "false", "FALSE", "False")
 _MAX_INT: Final = 2**63
+_PORTS: Final = {"port": "port", "http_port": "http.port", "https_port": "http.tls_port"}
 
 
 class UsageError(Exception):
@@ -364,9 +365,11 @@ def _draft(given: dict[str, Any]) -> Draft:
             draft[field] = Secret(draft[field])
     if draft.get("log.format", "text") not in ("text", "json"):
         raise FlagError(f'--log_format must be text or json, got "{draft["log.format"]}"')
-    for field in ("port", "http.port", "http.tls_port"):
+    if " " in draft.get("server_name", ""):
+        raise FlagError("server name cannot contain spaces")
+    for flag, field in _PORTS.items():
         if not -1 <= draft.get(field, 0) <= 65535:
-            raise FlagError(f"a port is from -1 (a free one) to 65535, got {draft[field]}")
+            raise FlagError(f"--{flag} is from -1 (a free one) to 65535, got {draft[field]}")
     if given.get("=routes") and not given.get("=cluster"):
         raise FlagError("solicited routes require cluster capabilities, e.g. --cluster")
     for word in _NOT_YET:

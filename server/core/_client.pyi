@@ -2,12 +2,12 @@ from collections.abc import Callable
 
 from server.core._account import Account
 from server.core._broker import Broker
-from server.core._peer import Peer
 from server.core._permissions import Permissions
+from server.core._session import Session
 from server.core._subscriber import SubInfo as SubInfo
 from server.core.connect import ConnectOptions
 
-class Client(Peer):
+class Client(Session):
     """One client connection, whatever carries its bytes.
 
     With a descriptor (made by the poller) input and output are C. With `write` (TLS, websocket,
@@ -42,10 +42,7 @@ class Client(Peer):
     port: int
     server_port: int
     fd: int  # -1 with a transport or after the close
-    nonce: bytes
     options: ConnectOptions  # the defaults before CONNECT
-    connected: bool  # a CONNECT was received
-    auth_required: bool  # still to authenticate
     account: Account | None
     user: str
     user_label: str  # how the log names it (`user:ann`, `nkey:U...`, `token`); set before `accept`
@@ -57,8 +54,6 @@ class Client(Peer):
     name: str
     lang: str
     version: str
-    max_payload: int  # effective for this connection
-    max_subs: int  # effective, 0: no limit
     trace: bool
 
     # life
@@ -90,29 +85,6 @@ class Client(Peer):
         """
     def peer_closed(self, reason: str = "Client Closed") -> None:
         """The carrier saw the end of the stream or an error ("Read Error", "Write Error")."""
-
-    # authentication (see Hooks.on_connect)
-    def accept(
-        self,
-        account: Account,
-        user: str = "",
-        permissions: Permissions | None = None,
-        max_payload: int = -1,
-        max_subs: int = -1,
-        auth: object | None = None,
-    ) -> bool:
-        """Sign the client in and go on parsing. -1 keeps the broker's limit.
-
-        False when it was refused by the account's connection limit (the client is closed).
-        """
-    def reject(
-        self, error: str = "Authorization Violation", reason: str = "Authentication Failure"
-    ) -> None: ...
-    def postpone_auth_timeout(self, by_ns: int = 0) -> None:
-        """Start the authentication timeout anew, that much later, if it is running (TLS)."""
-    def set_permissions(self, permissions: Permissions | None) -> None:
-        """Replace the permissions of a live client (reload); subscriptions that are no longer
-        allowed are removed with their -ERR (1-100)."""
 
     # output
     def send(self, data: bytes) -> None:

@@ -24,25 +24,11 @@ own first token is a wildcard). `generation` counts every insert and remove.
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
+from server.core._matchbuild cimport Hits
 from server.core._matchcache cimport MatchCache, MatchResult, QueueGroup, match_is_valid
 from server.core._subs cimport Sub, sub_free, sub_new
 from server.core._table cimport HashSeed, Slot, Table
-
-
-# One token of a subject with wildcards. Literal subjects are not in the tree.
-cdef struct Node:
-    Node* parent
-    Node* star
-    Node* full
-    void* subs  # a set: NULL, a Sub*, or a Home* with its lowest bit set
-    uint64_t hash  # of the path from the root
-    uint32_t children  # with literal tokens
-    uint32_t token_len  # 0: `*` or `>`
-
-
-cdef struct Frame:
-    Node* node
-    size_t at
+from server.core._wildtree cimport WildTree
 
 
 @cython.final
@@ -51,15 +37,8 @@ cdef class Sublist:
     cdef public uint32_t pins
     cdef HashSeed seed
     cdef Table literals  # subject -> set
-    cdef Table edges  # (parent, token) -> Node
-    cdef Node* root
-    cdef Frame* frames
-    cdef size_t frames_max
-    cdef void** hits
-    cdef size_t hit_count, hits_max
-    cdef Table names  # queue name -> index in `pooled` + 1, while a result is made
-    cdef QueueGroup* pooled
-    cdef uint32_t pooled_max
+    cdef WildTree tree
+    cdef Hits hits
     cdef MatchCache remembered
     cdef uint64_t subscriptions, inserts, removes, matches, cache_hits
 
@@ -91,17 +70,6 @@ cdef class Sublist:
     cdef int find(self, const char* subject, size_t length, uint64_t h) except -1 nogil
     cdef int walk(self, const char* subject, size_t length) except -1 nogil
     cdef int hit(self, void* subs) except -1 nogil
-    cdef int build(self, MatchResult* result, const char* subject, size_t length) noexcept nogil
-    cdef int count_groups(self) noexcept nogil
-    cdef QueueGroup* pool(self, Sub* member, uint32_t more) noexcept nogil
-    cdef void place(self, MatchResult* result) noexcept nogil
-    cdef void place_queued(self, MatchResult* result, Sub** members, uint32_t count) noexcept nogil
-    cdef Node* child(self, Node* parent, const char* token, size_t length) noexcept nogil
-    cdef Node* step(self, Node* node, const char* token, size_t length) noexcept nogil
-    cdef Node* reach(self, const char* subject, size_t length) noexcept nogil
-    cdef Node* grow(self, const char* subject, size_t length) except NULL nogil
-    cdef Node* sprout(self, Node* parent, const char* token, size_t length) noexcept nogil
-    cdef void prune(self, Node* node) noexcept nogil
     cdef Slot* literal(self, const char* subject, size_t length, uint64_t h) noexcept nogil
     cdef uint8_t bucket(self, const char* subject, size_t length) noexcept nogil
     cdef void forget(self, Sub* sub) noexcept nogil

@@ -66,6 +66,18 @@ cdef bint set_remove(void** subs, Sub* sub) noexcept nogil
 cdef void set_free(void* subs) noexcept nogil
 
 
+# Some members of many sets: skips `skip`, then takes up to `limit` into `out` (NULL: only counts).
+# With a literal `test`, only sets whose subject matches it.
+cdef struct Page:
+    Sub** out
+    size_t limit, skip, count
+    const char* test
+    size_t test_len
+
+
+cdef void set_page(Page* page, void* subs) noexcept nogil
+
+
 cdef inline Home* home_of(void* subs) noexcept nogil:
     if <uintptr_t> subs & 1:
         return <Home*> (<uintptr_t> subs - 1)

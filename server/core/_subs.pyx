@@ -5,6 +5,7 @@ from libc.stdint cimport uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcmp, memcpy, memset
 
+from server.core._subject cimport subject_is_subset
 from server.core._table cimport (
     HashSeed,
     Slot,
@@ -222,3 +223,33 @@ cdef void set_free(void* subs) noexcept nogil:
     cdef Home* home = home_of(subs)
     if home != NULL:
         home_free(home)
+
+
+cdef void set_page(Page* page, void* subs) noexcept nogil:
+    cdef Home* home = home_of(subs)
+    cdef Sub* sub = any_of(subs)
+    cdef size_t slot
+    cdef Bunch* bunch
+    if sub == NULL or page.count == page.limit:
+        return
+    if page.test_len and not subject_is_subset(
+        page.test, page.test_len, sub.subject, sub.subject_len
+    ):
+        return
+    if home == NULL:
+        page_members(page, &sub, 1)
+        return
+    page_members(page, home.plain.members, home.plain.count)
+    for slot in range(home.queues.mask + 1 if home.queued else 0):
+        bunch = <Bunch*> home.queues.slots[slot].item
+        if bunch != NULL:
+            page_members(page, bunch.members, bunch.count)
+
+
+cdef void page_members(Page* page, Sub** members, size_t count) noexcept nogil:
+    cdef size_t skipped = min(page.skip, count)
+    cdef size_t taken = min(count - skipped, page.limit - page.count)
+    page.skip -= skipped
+    if taken and page.out != NULL:
+        memcpy(page.out + page.count, members + skipped, taken * sizeof(Sub*))
+    page.count += taken

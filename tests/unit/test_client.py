@@ -534,7 +534,7 @@ def test_the_client_counts() -> None:
     [
         ("_client.sub_violation", b"SUB ok _sys_ 1\r\n"),
         ("_peer.is_json_object", b"INFO {}\r\n"),
-        ("_client.decode_connect", b"CONNECT {}\r\n"),
+        ("_session.decode_connect", b"CONNECT {}\r\n"),
         ("_client.quote", b"NONSENSE\r\n"),
         ("_client.quote", b"PUB _GR_.a 1\r\nx\r\n"),
     ],

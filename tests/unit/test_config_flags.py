@@ -143,10 +143,19 @@ def test_usage_has_every_flag_and_the_name_it_was_started_by() -> None:
         assert name in text.replace("-ms,--", "-ms, --")
 
 
-@pytest.mark.parametrize("line", ["-p 70000", "-m -2", "--log_format x"])
-def test_wrong_values(line: str) -> None:
-    with pytest.raises(FlagError):
-        parse(line)
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["-p", "70000"], "--port is from -1 (a free one) to 65535, got 70000"),
+        (["-m", "-2"], "--http_port is from -1 (a free one) to 65535, got -2"),
+        (["--log_format", "x"], '--log_format must be text or json, got "x"'),
+        (["-n", "a b"], "server name cannot contain spaces"),
+    ],
+)
+def test_wrong_values(words: list[str], text: str) -> None:
+    with pytest.raises(FlagError) as caught:
+        parse_flags(words)
+    assert str(caught.value) == text
 
 
 def test_numbers_as_go_reads_them() -> None:
