@@ -69,12 +69,18 @@ def sequential(path: Path, size_bytes: int) -> Row:
 
 
 def append_8k(path: Path, small: bool) -> Row:
+    """Against writing the same bytes plainly, in turn; the best of each."""
     count = 10_000 if small else 100_000
-    (path / "seq").mkdir()
-    plain = sequential(path / "seq", count * 8192)
-    row = rate(path / "data", count, 8192, True, 64)
-    share = round(row["mb_per_s"] / plain["mb_per_s"], 2)
-    return row | {"sequential_mb_per_s": plain["mb_per_s"], "share": share}
+    rows, plain = [], []
+    for turn in range(1 if small else 5):
+        folder = path / str(turn)
+        folder.mkdir()
+        plain.append(sequential(folder, count * 8192)["mb_per_s"])
+        rows.append(rate(folder / "data", count, 8192, True))
+        shutil.rmtree(folder)
+    row = max(rows, key=lambda one: one["mb_per_s"])
+    share = round(row["mb_per_s"] / max(plain), 2)
+    return row | {"sequential_mb_per_s": max(plain), "share": share}
 
 
 def trimmed(path: Path, small: bool) -> Row:

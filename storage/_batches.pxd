@@ -39,6 +39,7 @@ cdef class BatchedDirectory:
     cdef dict behind                    # log segment -> the homes, as keys, that need none older
     cdef bint closed
     cdef uint64_t submit(self) except? 0
+    cdef int keep_bounds(self) except -1
     cdef int reap(self) except -1
     cdef int fail(self, object error) except -1
     cdef int erase_done(self, uint64_t ticket) except -1

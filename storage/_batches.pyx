@@ -66,6 +66,7 @@ cdef class BatchedDirectory:
         self.log.submit()
         batch.chunks = self.log.take_pieces()
         batch.end = self.log.position
+        batch.bytes_built = self.log.bytes_built
         batch.after, batch.after_count = self.shop.after, self.shop.after_count
         self.shop.after = NULL
         self.shop.after_count = self.shop.after_room = 0
@@ -73,11 +74,23 @@ cdef class BatchedDirectory:
         self.shop.in_flight.append(batch.chunks)
         if self.log.small and self.log.backlog_bytes > UNHEARD_BYTES_MAX:
             self.log_disk.ring()
+        self.keep_bounds()
+        return batch.ticket
+
+    cdef int keep_bounds(self) except -1:
+        """Wait while twice `backlog_bytes_max` is on its way to the log, or has not reached its blocks: it is held in memory."""
         while self.log.backlog_bytes > 2 * self.backlog_bytes_max and self.failure is None:
             self.log_disk.wait_idle()
             self.reap()
             self.log_disk.ring()
-        return batch.ticket
+        while self.log.bytes_built - self.block_queue.bytes_applied > 2 * self.backlog_bytes_max and self.failure is None:
+            self.log_disk.wait_idle()
+            self.reap()
+            self.block_queue.hand_over()
+            self.block_disk.wait_idle()
+            self.reap()
+            self.log_disk.ring()
+        return 0
 
     cdef int reap(self) except -1:
         """Take what is finished. Views end here."""

@@ -22,12 +22,21 @@ cdef enum:
     BLOCK_BAD_HEAD = 1024   # in memory only: the header does not hold, the records may
 
 
-# The file behind a block that is written to. Only the block thread touches fd and the list.
+# The files of blocks that are written to, and of those sealed since. Only the block thread touches it.
 cdef struct OpenFiles:
     BlockFile* newest
     BlockFile* oldest
     int count
     int count_max
+    SealedFile* sealed          # not synced yet, oldest first (`_sealed`)
+    int sealed_count
+
+
+cdef struct SealedFile:
+    int fd
+    uint64_t group
+    uint64_t number
+    SealedFile* next
 
 
 cdef struct BlockFile:
@@ -108,6 +117,7 @@ cdef struct BlockJob:
     PyObject* keep          # what must stay alive until the job is done
     Block* block
     BlockFile* file
+    OpenFiles* files        # the directory's
     uint64_t ticket
     uint64_t index
     uint64_t segment
@@ -128,11 +138,11 @@ cdef BlockFile* new_block_file(str path, str directory, OpenFiles* files, Block*
                                uint64_t group, uint64_t salt, uint64_t prior_checksum) except NULL
 cdef void free_block_file(BlockFile* file) noexcept
 cdef int run_apply(Job* job, const FileCalls* calls) noexcept nogil
-cdef int run_remove(Job* job, const FileCalls* calls) noexcept nogil
 cdef int write_fresh(const FileCalls* calls, const char* path, const char* data, size_t size, bint durable) noexcept nogil
 cdef int run_erase(Job* job, const FileCalls* calls) noexcept nogil
 cdef int need_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil
 cdef int write_through(BlockFile* file, const FileCalls* calls, const char* data, size_t size, uint64_t at) noexcept nogil
+cdef void leave_open_files(BlockFile* file) noexcept nogil
 cdef void close_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil
 
 cdef int begin_scan(const Block* block, Block* fresh) except -1

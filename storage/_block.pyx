@@ -342,7 +342,7 @@ cdef void free_block_file(BlockFile* file) noexcept:
         free(file)
 
 
-cdef void unlink_from_list(BlockFile* file) noexcept nogil:
+cdef void leave_open_files(BlockFile* file) noexcept nogil:
     cdef OpenFiles* files = file.list
     if file.newer != NULL:
         file.newer.older = file.older
@@ -358,7 +358,7 @@ cdef void unlink_from_list(BlockFile* file) noexcept nogil:
 
 cdef void close_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil:
     if file.fd >= 0:
-        unlink_from_list(file)
+        leave_open_files(file)
         calls.close(calls.context, file.fd)
         file.fd = -1
 
@@ -481,16 +481,6 @@ cdef int run_erase(Job* job, const FileCalls* calls) noexcept nogil:
         result = calls.sync(calls.context, fd)
     calls.close(calls.context, fd)
     return result
-
-
-cdef int run_remove(Job* job, const FileCalls* calls) noexcept nogil:
-    """Close and remove a block's file; one that was never made is fine."""
-    cdef BlockJob* work = <BlockJob*>job
-    cdef int result
-    if work.file != NULL:
-        close_block_file(work.file, calls)
-    result = calls.unlink(calls.context, work.path)
-    return 0 if result == -2 else result       # ENOENT
 
 
 cdef int write_fresh(const FileCalls* calls, const char* path, const char* data, size_t size,

@@ -15,13 +15,14 @@ from libc.string cimport memmove, memset, strdup
 from storage._block cimport (
     BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, JOB_CHECKPOINT,
     JOB_COMPACT, JOB_ERASE, JOB_FRAME, JOB_META, JOB_REMOVE, JOB_SEAL, JOB_SPLICE, close_block_file, find_slot,
-    forget_index, free_block, free_block_file, run_remove, slot_at_or_after)
+    forget_index, free_block, free_block_file, slot_at_or_after)
 from storage._blocktable cimport dead_bytes, is_dead, new_job
 from storage._codec cimport RECORD_HEAD, file_counted_size, load32, load64, store64, view_record
 from storage._commitlog cimport FRAME_CUT, FRAME_ERASE
 from storage._frames cimport FrameMemory
 from storage._record cimport Record
 from storage._seal cimport run_compact
+from storage._sealed cimport run_remove
 from storage._workshop cimport Workshop
 
 
@@ -327,6 +328,7 @@ cdef class BlockHome(WritingTable):
         job.block = block
         job.file = block.file
         job.path = strdup(os.fsencode(self.block_path(block.number)))
+        job.seq = block.number
         self.shop.must_sync = True
         self.touch()
         return self.shop.queue_after(job)

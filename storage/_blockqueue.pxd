@@ -11,6 +11,7 @@ from storage._workshop cimport Workshop
 cdef class Batch:
     cdef uint64_t ticket
     cdef uint64_t end           # the log's position behind it
+    cdef uint64_t bytes_built   # the log's at its end
     cdef list homes
     cdef uint64_t* last_seqs    # of the homes
     cdef list chunks
@@ -32,7 +33,9 @@ cdef class BlockQueue:
     cdef uint64_t ticket        # of the last one
     cdef uint64_t handed_position   # where in the log the first one begins
     cdef uint64_t end               # ... and the last one ends
-    cdef object under_way       # deque of (homes, how many batches): handed to the block thread
+    cdef uint64_t bytes_built       # the log's at the end of the last one
+    cdef uint64_t bytes_applied     # so many of those are in their blocks
+    cdef object under_way       # deque of (homes, how many batches, bytes_built): handed to the block thread
 
     cdef int add(self, Batch batch) except -1
     cdef uint64_t bytes_max(self) noexcept

@@ -61,6 +61,7 @@ cdef class BlockQueue:
         self.count += 1
         self.ticket = batch.ticket
         self.end = batch.end
+        self.bytes_built = batch.bytes_built
         if self.at_once or batch.needs_blocks() or (
             self.count >= (WAITING_WRITES_MAX if many_writes else WAITING_BATCHES_MAX)
         ) or self.end - self.handed_position >= self.bytes_max():
@@ -95,7 +96,7 @@ cdef class BlockQueue:
             job.count += home.copy_extents(self.ticket, job.extents + job.count)
             home.handed_ticket = self.ticket
             home.waits_for_blocks = False
-        self.under_way.append((self.homes, self.count))
+        self.under_way.append((self.homes, self.count, self.bytes_built))
         self.homes = []
         self.count = 0
         self.disk.submit(&job.job)
@@ -103,8 +104,9 @@ cdef class BlockQueue:
 
     cdef int finished(self, BlockJob* job) except -1:
         cdef BlockHome home
-        homes, count = self.under_way.popleft()
+        homes, count, bytes_built = self.under_way.popleft()
         if job.job.result == 0:
+            self.bytes_applied = bytes_built
             for home in homes:
                 home.applied(job.ticket)
             for _ in range(count):

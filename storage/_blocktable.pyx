@@ -40,6 +40,7 @@ cdef BlockJob* new_job(int kind, BlockTable owner) except NULL:
     job.owner = <PyObject*>owner
     job.group = owner.group
     job.salt = owner.salt
+    job.files = &owner.shop.open_files
     return job
 
 

@@ -19,6 +19,7 @@ from storage._blocktable cimport dead_bytes, new_job
 from storage._codec cimport store16, store32, store64, xxh64
 from storage._disk cimport Job
 from storage._fs cimport FileCalls
+from storage._sealed cimport EVERY_GROUP, sync_sealed
 
 cdef enum:
     SYNCED_ALONE_MAX = 4    # more of them are synced together
@@ -70,9 +71,9 @@ cdef int rename_state(const BlockJob* work, const FileCalls* calls, const char* 
 
 
 cdef int checkpoint_alone(BlockJob* work, const FileCalls* calls) noexcept nogil:
-    """Sync the meta when it was written anew and the active block, then replace both copies of the state."""
-    cdef int result = 0
-    if work.seq:
+    """Sync the meta when it was written anew and the blocks, then replace both copies of the state."""
+    cdef int result = sync_sealed(work.files, work.group, calls)
+    if result == 0 and work.seq:
         result = sync_file_at(calls, work.directory, "meta")
     if result == 0 and work.file != NULL:
         result = need_block_file(work.file, calls)
@@ -97,7 +98,7 @@ cdef int checkpoint_alone(BlockJob* work, const FileCalls* calls) noexcept nogil
 cdef int checkpoint_together(GroupJob* group, const FileCalls* calls) noexcept nogil:
     """The blocks and metas of all members are among what the first sync reaches."""
     cdef size_t index
-    cdef int result = 0
+    cdef int result = sync_sealed(group.members[0].files, EVERY_GROUP, calls)
     for index in range(group.count):
         if result == 0 and group.members[index].data != NULL:
             result = write_state(group.members[index], calls, "state.a.new", False)

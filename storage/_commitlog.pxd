@@ -24,6 +24,7 @@ cdef struct Segment:
     int fd
     uint64_t number
     uint64_t size
+    uint64_t written    # only the log's thread: up to here the disk has no blocks that it would have to note as written
     char* path
     char* old_path      # renamed from here when prepared; NULL: made anew
     char* directory
@@ -97,6 +98,7 @@ cdef class CommitLog:
     cdef readonly uint64_t position         # where the next frame goes
     cdef readonly uint64_t durable_position
     cdef readonly uint64_t backlog_bytes    # handed to the disk and not yet reaped
+    cdef readonly uint64_t bytes_built      # all that was ever handed to it
     cdef readonly object segments_in_use    # numbers, oldest first
     cdef DiskThread disk
     cdef object files

@@ -33,8 +33,12 @@ cdef enum:
     CHUNK_SIZE = 1 << 20
     POOL_MAX = 16
     SMALL_BATCH = 16 << 10
+    LARGE_PIECE = 256 << 10
+    ZEROED_AHEAD = 256 << 10
+    PAGE = 4096
     PLACE_STEP = 64 << 10   # distance of the places that a group remembers
 
+cdef char[ZEROED_AHEAD] zeros
 cdef char* pool[POOL_MAX]
 cdef int pool_count = 0
 
@@ -120,8 +124,23 @@ cdef class LogGroup:
 
 
 cdef int write_piece(Job* job, const FileCalls* calls) noexcept nogil:
+    """A large piece is on its way to the disk while the next one is copied."""
     cdef LogJob* piece = <LogJob*>job
-    return calls.write(calls.context, piece.segment.fd, piece.data, piece.size, piece.offset)
+    cdef Segment* segment = piece.segment
+    cdef uint64_t end = piece.offset + piece.size
+    cdef uint64_t first = piece.offset & ~<uint64_t>(PAGE - 1)
+    cdef int result = calls.write(calls.context, segment.fd, piece.data, piece.size, piece.offset)
+    if result < 0 or job.sync_fd == NULL:
+        return result
+    if piece.size >= LARGE_PIECE:
+        # The last page has more to come.
+        calls.start_writing(calls.context, segment.fd, first, (end & ~<uint64_t>(PAGE - 1)) - first)
+    elif end > segment.written:
+        # The first write to a block of a new file makes its sync write the journal as well: one such sync for many.
+        result = calls.write(calls.context, segment.fd, zeros, min(<uint64_t>ZEROED_AHEAD, segment.size - end), end)
+        end += ZEROED_AHEAD
+    segment.written = max(segment.written, end)
+    return result
 
 
 cdef int write_nothing(Job* job, const FileCalls* calls) noexcept nogil:
@@ -137,6 +156,7 @@ cdef int prepare_segment(Job* job, const FileCalls* calls) noexcept nogil:
         result = calls.rename(calls.context, segment.old_path, segment.path)
         if result == 0:
             result = calls.sync_directory(calls.context, segment.directory)
+        segment.written = segment.size
     if result < 0:
         return result
     segment.fd = calls.open(calls.context, segment.path, O_RDWR | O_CREAT)
@@ -366,6 +386,7 @@ cdef class CommitLog:
         self.position += job.size
         job.end = self.position
         self.backlog_bytes += job.size
+        self.bytes_built += job.size
         if job.size:
             self.pieces.append(self.chunk)
             self.piece_start = self.chunk.used

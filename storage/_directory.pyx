@@ -10,7 +10,8 @@ Contract:
 - Any failure of either thread takes the whole directory down: `failure` says why, writing raises
   StoreDown, reading goes on. A sync that failed is never tried again.
 - More than `backlog_bytes_max` under way: `submit` and `append` still work, `congested` says that
-  callers must wait for a `reap`; at twice as much `submit` itself waits for the disk.
+  callers must wait for a `reap`; at twice as much `submit` itself waits for the disk. The same bound holds
+  for what has not reached its blocks.
 """
 import os
 from collections import deque
@@ -399,6 +400,7 @@ cdef class DataDirectory(BatchedDirectory):
     def stats(self) -> dict:
         return {"syncs": self.log_disk.sync_count, "sync_seconds": self.log_disk.sync_seconds,
                 "log_bytes": len(self.log.segments_in_use) * self.segment_size,
-                "backlog_bytes": self.log.backlog_bytes, "streams": len(self.homes),
+                "backlog_bytes": self.log.backlog_bytes,
+                "unapplied_bytes": self.log.bytes_built - self.block_queue.bytes_applied, "streams": len(self.homes),
                 "maps": self.shop.maps_open, "frame_cache_bytes": self.shop.frame_cache.bytes,
                 "frame_loads": self.shop.frame_cache.loads}

@@ -8,6 +8,8 @@ cdef struct FileCalls:
     int (*close)(void* context, int fd) noexcept nogil
     int (*write)(void* context, int fd, const char* data, size_t size, uint64_t at) noexcept nogil
     int (*sync)(void* context, int fd) noexcept nogil
+    # A hint: a sync will be asked for later. To the end of the file when `size` is 0.
+    int (*start_writing)(void* context, int fd, uint64_t at, uint64_t size) noexcept nogil
     int (*allocate)(void* context, int fd, uint64_t size) noexcept nogil
     int (*truncate)(void* context, int fd, uint64_t size) noexcept nogil
     int (*rename)(void* context, const char* source, const char* target) noexcept nogil

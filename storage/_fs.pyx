@@ -16,7 +16,8 @@ from posix.types cimport mode_t, off_t
 cdef extern from "fcntl.h" nogil:
     int c_open "open"(const char* path, int flags, ...)
     int c_fallocate "fallocate"(int fd, int mode, off_t at, off_t size)
-    int O_RDONLY, O_CLOEXEC, O_DIRECTORY
+    int sync_file_range(int fd, off_t at, off_t size, unsigned int flags)
+    int O_RDONLY, O_CLOEXEC, O_DIRECTORY, SYNC_FILE_RANGE_WRITE
 cdef extern from "unistd.h" nogil:
     int c_close "close"(int fd)
     ssize_t pwrite(int fd, const void* data, size_t size, off_t at)
@@ -62,6 +63,11 @@ cdef int real_write(void* context, int fd, const char* data, size_t size, uint64
 
 cdef int real_sync(void* context, int fd) noexcept nogil:
     return 0 if fdatasync(fd) == 0 else -errno
+
+
+cdef int real_start_writing(void* context, int fd, uint64_t at, uint64_t size) noexcept nogil:
+    sync_file_range(fd, <off_t>at, <off_t>size, SYNC_FILE_RANGE_WRITE)    # whether it worked the sync will say
+    return 0
 
 
 cdef int real_allocate(void* context, int fd, uint64_t size) noexcept nogil:
@@ -117,7 +123,7 @@ cdef class Files:
     def __cinit__(self, *args, **kwargs):
         self.calls = FileCalls(
             context=<void*>self, open=real_open, close=real_close, write=real_write, sync=real_sync,
-            allocate=real_allocate, truncate=real_truncate, rename=real_rename, unlink=real_unlink,
+            start_writing=real_start_writing, allocate=real_allocate, truncate=real_truncate, rename=real_rename, unlink=real_unlink,
             mkdir=real_mkdir, rmdir=real_rmdir, sync_directory=real_sync_directory, sync_all=real_sync_all)
 
 
@@ -149,6 +155,10 @@ cdef int port_write(void* context, int fd, const char* data, size_t size, uint64
 
 cdef int port_sync(void* context, int fd) noexcept with gil:
     return answer((<object>context).sync, (fd,))
+
+
+cdef int port_start_writing(void* context, int fd, uint64_t at, uint64_t size) noexcept nogil:
+    return 0
 
 
 cdef int port_allocate(void* context, int fd, uint64_t size) noexcept with gil:
@@ -189,7 +199,7 @@ cdef class FilesPort(Files):
     def __cinit__(self, *args, **kwargs):
         self.calls = FileCalls(
             context=<void*>self, open=port_open, close=port_close, write=port_write, sync=port_sync,
-            allocate=port_allocate, truncate=port_truncate, rename=port_rename, unlink=port_unlink,
+            start_writing=port_start_writing, allocate=port_allocate, truncate=port_truncate, rename=port_rename, unlink=port_unlink,
             mkdir=port_mkdir, rmdir=port_rmdir, sync_directory=port_sync_directory, sync_all=port_sync_all)
 
 

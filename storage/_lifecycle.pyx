@@ -17,6 +17,7 @@ from storage._block cimport BLOCK_SEALED, JOB_LEAVE, JOB_META, close_block_file,
 from storage._blocktable cimport new_job
 from storage._disk cimport Job
 from storage._fs cimport FileCalls
+from storage._sealed cimport EVERY_BLOCK, drop_sealed
 
 cdef extern from "dirent.h" nogil:
     ctypedef struct DIR:
@@ -69,6 +70,7 @@ cdef int run_leave(Job* job, const FileCalls* calls) noexcept nogil:
     cdef int result = 0
     if work.file != NULL:
         close_block_file(work.file, calls)
+    drop_sealed(work.files, work.group, EVERY_BLOCK, calls)
     folder = opendir(work.directory)
     if folder == NULL:
         return 0 if errno == ENOENT else -errno

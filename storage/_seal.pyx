@@ -15,6 +15,7 @@ from storage._codec cimport (
     xxh64)
 from storage._disk cimport Job
 from storage._fs cimport FileCalls
+from storage._sealed cimport keep_sealed
 from storage._times cimport clear_times, note_time, times_size
 
 cdef extern from "fcntl.h" nogil:
@@ -138,7 +139,7 @@ cdef int write_footer(const FileCalls* calls, int fd, const Block* block, const 
 
 
 cdef int run_seal(Job* job, const FileCalls* calls) noexcept nogil:
-    """Footer, length, sync; the file is read-only from then on."""
+    """Footer and length; the file is read-only from then on, and lasts with the stream's next checkpoint."""
     cdef BlockJob* work = <BlockJob*>job
     cdef BlockFile* file = work.file
     cdef void* data
@@ -151,7 +152,7 @@ cdef int run_seal(Job* job, const FileCalls* calls) noexcept nogil:
     result = write_footer(calls, file.fd, &work.seal, <const char*>data, work.group, work.salt)
     munmap(data, work.seal.data_end)
     if result == 0:
-        result = calls.sync(calls.context, file.fd)
+        result = keep_sealed(file, work.group, work.seal.number, calls)
     close_block_file(file, calls)
     return result
 

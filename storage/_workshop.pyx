@@ -11,6 +11,7 @@ from libc.stdint cimport uint32_t
 from libc.stdlib cimport free, realloc
 
 from storage._block cimport close_block_file
+from storage._sealed cimport EVERY_BLOCK, EVERY_GROUP, drop_sealed
 
 
 cdef class JobOwner(RecordHome):
@@ -43,6 +44,7 @@ cdef class Workshop:
         """When the block thread has ended."""
         while self.open_files.newest != NULL:
             close_block_file(self.open_files.newest, &self.files.calls)
+        drop_sealed(&self.open_files, EVERY_GROUP, EVERY_BLOCK, &self.files.calls)
 
     def __dealloc__(self):
         cdef size_t index

@@ -1,0 +1,1 @@
+"""Block jobs; nothing here is for Python."""
