@@ -253,8 +253,13 @@ cdef class DataDirectory(BatchedDirectory):
             self.submit()
         self.wait(self.life_ticket)
 
-    def update_settings(self, home: BlockHome, settings: dict) -> None:
-        """They last when this returns."""
+    @property
+    def unsettled(self) -> bool:
+        """Something that `settle` would wait for does not last yet."""
+        return self.life_ticket > self.written_ticket
+
+    def update_settings(self, home: BlockHome, settings: dict, settle: bool = True) -> None:
+        """They last with the open batch; with `settle` when this returns."""
         if self.failure is not None:
             raise StoreDown(self.failure)
         meta = plain_meta(home.group, home.salt, settings)
@@ -266,7 +271,8 @@ cdef class DataDirectory(BatchedDirectory):
         self.life_ticket = self.log.ticket
         self.choose_codec(home, settings)
         (<BlockHome>home).frame_sealed()
-        self.settle()
+        if settle:
+            self.settle()
 
     def settings_of(self, home: BlockHome) -> dict:
         """What a start read is told once without reading again."""

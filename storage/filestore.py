@@ -73,10 +73,11 @@ class FileStores:
         self._adopt(home, store)
         return store
 
-    def delete(self, store: StreamStore) -> None:
+    def delete(self, store: StreamStore, *, settle: bool = True) -> None:
+        """Without `settle` it is gone for good from the directory's next `settle` on."""
         home = store.home
         assert isinstance(home, BlockHome)
-        self.directory.delete_stream(home)
+        self.directory.delete_stream(home, settle)
         del self.stores[home.group]
 
     def commit(self) -> int:

@@ -86,7 +86,7 @@ class DiskStores:
             path / SOURCES_FOLDER, FileCipher(self.directory.keys, SOURCES_FOLDER)
         )
         self._homes: dict[tuple[str, str], BlockHome] = {}
-        self._unsettled = 0
+        self._changes = 0
         self.unread: list[str] = []
         """Files of streams in memory that no configured key opens."""
 
@@ -132,17 +132,17 @@ class DiskStores:
             store = self._files.create(settings, limits, config.first_seq, settle=False)
         except StoreDown as error:
             raise StoreUnavailable(str(error)) from error
-        self._unsettled += 1
+        self._changes += 1
         self._keep_home(account, config.name, store)
         return store
 
     @property
-    def unsettled(self) -> int:
-        return self._unsettled
+    def changes(self) -> int:
+        return self._changes
 
-    def settle(self) -> None:
-        self._unsettled = 0
-        self.directory.settle()
+    @property
+    def unsettled(self) -> bool:
+        return self.directory.unsettled
 
     # Stores that are filled before their stream is there
 
@@ -151,7 +151,9 @@ class DiskStores:
             return open_memory_store(store_limits(config), config.first_seq)
         settings = settings_of(account, config, created_ns) | {UNFINISHED: True}
         try:
-            return self._files.create(settings, store_limits(config), config.first_seq)
+            return self._files.create(
+                settings, store_limits(config), config.first_seq, settle=False
+            )
         except StoreDown as error:
             raise StoreUnavailable(str(error)) from error
 
@@ -171,26 +173,28 @@ class DiskStores:
     def discard(self, config: StreamConfig, store: StreamStore) -> None:
         if config.storage != "memory":
             assert isinstance(store, DiskStore)
-            self._files.delete(store)
+            self._files.delete(store, settle=False)
+            self.commit()
         let_go(store)
 
     def save(self, account: str, config: StreamConfig, created_ns: int) -> None:
-        self.settle()
         settings = settings_of(account, config, created_ns)
         if config.storage == "memory":
             self._write_memory(account, config.name, settings)
         else:
-            self.directory.update_settings(self._homes[account, config.name], settings)
+            home = self._homes[account, config.name]
+            self.directory.update_settings(home, settings, settle=False)
+            self._changes += 1
 
     def remove(self, account: str, config: StreamConfig, store: StreamStore) -> None:
-        self.settle()
         self._positions.remove(account, config.name)
         if config.storage == "memory":
             self._memory_file(account, config.name).unlink(missing_ok=True)
         else:
             assert isinstance(store, DiskStore)
             del self._homes[account, config.name]
-            self._files.delete(store)
+            self._files.delete(store, settle=False)
+            self._changes += 1
         let_go(store)
 
     def _keep_home(self, account: str, name: str, store: DiskStore) -> None:

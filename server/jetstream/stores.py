@@ -34,14 +34,15 @@ class Stores(Protocol):
     """Opens, keeps and removes the stores of streams, and remembers their configurations."""
 
     def create(self, account: str, config: StreamConfig, created_ns: int) -> StreamStore:
-        """A new stream's store. Nobody may be told of it before `settle`."""
+        """A new stream's store. Nobody may be told of it while things are `unsettled`."""
 
     @property
-    def unsettled(self) -> int:
-        """How many streams were created since the last `settle`."""
+    def changes(self) -> int:
+        """How often something was created, saved or removed that needs the disk to last."""
 
-    def settle(self) -> None:
-        """All that was created lasts when this returns; OSError when it could not be."""
+    @property
+    def unsettled(self) -> bool:
+        """Some of that is not there yet: it lasts when the engine's `when_settled` says so."""
 
     def begin(self, account: str, config: StreamConfig, created_ns: int) -> StreamStore:
         """A store that the next start throws away, unless it is kept."""
@@ -91,15 +92,16 @@ class MemoryStores:
         return open_memory_store(store_limits(config), config.first_seq)
 
     @property
-    def unsettled(self) -> int:
+    def changes(self) -> int:
         return 0
+
+    @property
+    def unsettled(self) -> bool:
+        return False
 
     @property
     def locked(self) -> list[tuple[str, str]]:
         return []
-
-    def settle(self) -> None:
-        """Nothing outlives the process."""
 
     def begin(self, account: str, config: StreamConfig, created_ns: int) -> StreamStore:
         return self.create(account, config, created_ns)

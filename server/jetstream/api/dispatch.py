@@ -1,7 +1,7 @@
 """From a request's subject to its handler, and from what the handler says to the answer.
 
-A request with an unknown subject gets no answer, one without a reply is executed in silence. The
-answers of one slice of work leave together, when what they tell of is on stable storage.
+A request with an unknown subject gets no answer, one without a reply is executed in silence. An
+answer leaves when what it tells of is on stable storage; the loop does not wait for that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from server.jetstream.advisory import Event
 from server.jetstream.api import backups, consumers, messages, streams, system
 from server.jetstream.api.queue import RequestQueue
 from server.jetstream.api.request import Answer, Endpoint, Request, Unanswered, needs_newer_level
-from server.jetstream.apierror import ApiError
+from server.jetstream.apierror import ApiError, ErrorKind
 from server.jetstream.engine import Engine
 from server.jetstream.gojson import encode
 from server.version import JETSTREAM_API_LEVEL
@@ -28,8 +28,11 @@ if TYPE_CHECKING:
 
 PREFIX: Final = "$JS.API."
 TYPE_PREFIX: Final = "io.nats.jetstream.api.v1."
-SETTLED_TOGETHER: Final = 256
-"""Streams that are made durable at once, while more requests wait."""
+NOT_KEPT: Final[dict[tuple[str, ...], ErrorKind]] = {
+    ("STREAM", "CREATE"): errors.STREAM_CREATE,
+    ("STREAM", "UPDATE"): errors.STREAM_UPDATE,
+    ("STREAM", "DELETE"): errors.STREAM_DELETE,
+}
 NO_RESPONDERS: Final = b"NATS/1.0 503\r\nNats-Subject: %s\r\n\r\n"
 
 # Not `$JS.API.>`: who asks a stream or consumer directly that is not there gets "no responders".
@@ -79,7 +82,7 @@ class Answered:
     failed: bool
     answer: Answer
     events: list[Event]
-    creates: bool = False
+    changes: bool = False  # what outlives the process
 
     def refuse(self, error: ApiError) -> None:
         self.failed, self.answer, self.events = True, refused(self.endpoint, error), []
@@ -176,7 +179,7 @@ class Api:
 
     def _work(self, endpoint: Endpoint, request: Request, is_system: bool) -> Iterator[None]:
         engine = self._engine
-        unsettled = engine.stores.unsettled
+        changes = engine.stores.changes
         engine.advisories.hold()
         try:
             failed, answer = yield from self._handle(endpoint, request, is_system)
@@ -184,23 +187,13 @@ class Api:
             engine.advisories.release()
             return
         answered = Answered(endpoint, request, failed, answer, engine.advisories.take())
-        answered.creates = engine.stores.unsettled > unsettled
+        answered.changes = engine.stores.changes > changes
         self._answers.append(answered)
 
     def _send(self) -> None:
         """What was answered in this slice leaves, when all that it tells of lasts."""
         engine = self._engine
         engine.api.inflight = len(self._queue)
-        if engine.stores.unsettled:
-            if len(self._queue) and engine.stores.unsettled < SETTLED_TOGETHER:
-                return
-            try:
-                engine.stores.settle()
-            except OSError as error:
-                engine.warn(f"New streams could not be kept: {error}")
-                for answered in self._answers:
-                    if answered.creates:
-                        answered.refuse(errors.STREAM_CREATE(err=error))
         answers, self._answers = self._answers, []
         book = engine.stores.book
         if book is not None and book.is_dirty:
@@ -210,13 +203,18 @@ class Api:
 
     def _respond_all(self, answers: list[Answered]) -> None:
         for answered in answers:
-            if answered.endpoint.lasting and not answered.failed:
-                self._engine.when_settled(partial(self._respond_settled, answered))
+            takes_away = answered.endpoint.lasting and not answered.failed
+            if takes_away or self._engine.stores.unsettled:
+                self._engine.when_settled(partial(self._respond_settled, answered, takes_away))
             else:
                 self._respond(answered)
 
-    def _respond_settled(self, answered: Answered, why_not: str | None) -> None:
-        if why_not is not None:
+    def _respond_settled(self, answered: Answered, takes_away: bool, why_not: str | None) -> None:
+        if why_not is not None and answered.changes:
+            self._engine.warn(f"{answered.request.subject} could not be kept: {why_not}")
+            kind = NOT_KEPT.get(answered.endpoint.words, errors.STREAM_STORE_FAILED)
+            answered.refuse(kind(err=why_not))
+        elif why_not is not None and takes_away:
             answered.refuse(errors.STREAM_STORE_FAILED(err=why_not))
         self._respond(answered)
 

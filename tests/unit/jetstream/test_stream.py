@@ -63,7 +63,7 @@ def test_a_removed_stream_gives_its_memory_back_at_once(tmp_path: Path, storage:
     stores = DiskStores(tmp_path, durable=True)
     config = StreamConfig(name="S", subjects=["s.>"], storage=storage)
     store = stores.create("A", config, 1)
-    stores.settle()
+    stores.directory.settle()
     for number in range(10):
         store.store(f"s.{number}", b"", b"x", 100)
     stores.commit()
@@ -72,6 +72,7 @@ def test_a_removed_stream_gives_its_memory_back_at_once(tmp_path: Path, storage:
     gc.disable()
     try:
         stores.remove("A", config, store)
+        stores.directory.settle()
         stores.directory.wait_applied()
         assert sys.getrefcount(home) == 2  # the name here and the argument
     finally:
