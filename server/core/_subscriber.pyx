@@ -109,6 +109,9 @@ cdef class Subscriber(Connection):
         sub.closed = 1
         if self.head_sub == sub:
             self.head_sub = NULL
+        if self._trace:
+            sid = sub.sid[:sub.sid_len].decode("utf-8", "replace")
+            self.trace_line(f"<-> [DELSUB {sid}]")
         self.broker.turn.bury(sub)
 
     cdef void remove_all_subs(self) noexcept:

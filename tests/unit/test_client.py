@@ -503,7 +503,8 @@ class TestTrace:
         world.broker.trace = True
         peer = world.client()
         peer.say(b'CONNECT {"verbose":false,"pass":"x"}\r\nPING\r\n')
-        peer.say(b"SUB foo 1\r\nPUB foo 2\r\nhi\r\nUNSUB 1\r\n")
+        peer.say(b"SUB foo 1\r\nPUB foo 2\r\nhi\r\nUNSUB 1\r\nSUB bar 2\r\n")
+        peer.server_side.close("Client Closed")
         traced = [text for level, text in world.hooks.lines if level == "trace"]
         assert traced == [
             '<<- [CONNECT {"verbose":false,"pass":"[REDACTED]"}]',
@@ -515,6 +516,9 @@ class TestTrace:
             "->> [MSG foo 1 2]",
             '->> MSG_PAYLOAD: ["hi"]',
             "<<- [UNSUB 1]",
+            "<-> [DELSUB 1]",
+            "<<- [SUB bar 2]",
+            "<-> [DELSUB 2]",
         ]
 
 
