@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from config.limits import MAX_PAYLOAD_WARNING_BYTES, PRODUCTION
+from config.limits import MAX_PAYLOAD_WARNING_BYTES
 from config.options import SYSTEM_ACCOUNT, Options
 from server.auth.authenticate import Authenticator
 from server.auth.directory import Directory, Login
 from server.auth.nkeys import ServerIdentity
-from server.auth.passwords import PasswordPool
+from server.auth.passwords import CHECKS_WAITING_MAX, PasswordPool
 from server.auth.permissions import shown_permissions
 from server.clock import Clock, Random
 from server.core._broker import Broker
@@ -112,7 +112,7 @@ class App:
         )
         self.closed = ClosedConnections(options.max_closed_clients)
         self.broker = Broker()
-        self._passwords = PasswordPool(self._loop, PRODUCTION.auth_queue_entries)
+        self._passwords = PasswordPool(self._loop, CHECKS_WAITING_MAX)
         self.authenticator = Authenticator(
             Directory(options), self._passwords, self.logger, self.broker.account
         )

@@ -49,7 +49,6 @@ class ServerHooks:
         self._trace = options.log.trace
         self._trace_system = options.log.trace_verbose
         self._system_account = options.system_account
-        self._tls_first = tls is not None and tls.handshake_first
         self.info = replace(
             self.info,
             headers=not options.no_header_support,

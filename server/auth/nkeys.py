@@ -12,8 +12,6 @@ from enum import IntEnum
 from nacl import bindings
 from nacl.exceptions import BadSignatureError
 
-KEY_TEXT_LENGTH = 56
-
 
 class Kind(IntEnum):
     """The first byte; its upper five bits are the letter people see."""

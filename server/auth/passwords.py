@@ -47,6 +47,8 @@ class Loop(Protocol):
 
 Answer = Callable[[bool], None]
 WORKER_NICENESS = 10
+# Beyond it a login is refused as a timeout would.
+CHECKS_WAITING_MAX = 1024
 
 
 def give_way() -> None:

@@ -1,8 +1,8 @@
 """The same connections to both servers, then the same questions to /connz, made from a seed.
 
-Connections of all shapes: with and without CONNECT, users of two accounts, an nkey, and one for each
-way to be refused or closed. What is compared: every key and plain value of every entry, which
-entries are there, and the order wherever the sorted values differ.
+Connections of all shapes: users of two accounts, an nkey, nobody, and one for each way to be
+refused or closed. What is compared: every key and plain value of every entry, which entries are
+there, and the order wherever the sorted values differ.
 """
 
 from __future__ import annotations

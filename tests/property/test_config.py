@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from config.duration import DurationError, format_duration, parse_duration
 from config.errors import ConfigError, Source
-from config.parser import Node, Reader
+from config.parser import Reader
+from tests.unit.config_files import plain
 
 # An alphabet of its own, because hypothesis needs seconds to make one of all of Unicode.
 ALPHABET = string.printable + "\x01\x1b\x7f\x80\xa0éß€\u2028\ufeff\U0001f600"
@@ -32,16 +33,6 @@ VALUES = st.recursive(
 )
 TREES = st.dictionaries(KEYS, VALUES, max_size=5)
 BARE = re.compile(r"[A-Za-z_/][A-Za-z0-9_/.:>*-]*")
-
-
-def plain(value: object) -> object:
-    if isinstance(value, Node):
-        return plain(value.value)
-    if isinstance(value, dict):
-        return {key: plain(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [plain(entry) for entry in value]
-    return value
 
 
 def read(text: str) -> object:

@@ -7,6 +7,7 @@ import pytest
 from config.errors import ConfigError
 from config.load import load
 from config.options import Options
+from config.parser import Node
 
 
 def write(folder: Path, text: str, name: str = "f.conf") -> str:
@@ -25,3 +26,14 @@ def problems(folder: Path, text: str) -> str:
     with pytest.raises(ConfigError) as caught:
         load(path, {}, {})
     return str(caught.value).replace(path, "f")
+
+
+def plain(value: object) -> object:
+    """A parsed value without its positions."""
+    if isinstance(value, Node):
+        return plain(value.value)
+    if isinstance(value, dict):
+        return {key: plain(entry) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [plain(entry) for entry in value]
+    return value

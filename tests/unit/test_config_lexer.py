@@ -3,23 +3,14 @@
 import pytest
 
 from config.errors import ConfigError
-from config.parser import Node, Reader, Tree
+from config.parser import Reader, Tree
+from tests.unit.config_files import plain
 
 
 def read(text: str, environ: dict[str, str] | None = None) -> Tree:
     from config.errors import Source
 
     return Reader(environ or {}).text(Source("f", text))
-
-
-def plain(value: object) -> object:
-    if isinstance(value, Node):
-        return plain(value.value)
-    if isinstance(value, dict):
-        return {key: plain(entry) for key, entry in value.items()}
-    if isinstance(value, list):
-        return [plain(entry) for entry in value]
-    return value
 
 
 def values(text: str, **environ: str) -> object:

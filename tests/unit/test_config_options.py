@@ -2,7 +2,6 @@
 
 import pytest
 
-from config.limits import PRODUCTION, TINY
 from config.options import AuthOptions, Options, Secret, User
 
 
@@ -28,8 +27,3 @@ def test_repr_of_options_hides_secrets() -> None:
     )
     assert "tok-1" not in repr(options)
     assert "pw-1" not in repr(options)
-
-
-def test_tiny_bounds_are_smaller() -> None:
-    for field in ("read_buffer_bytes", "match_cache_entries", "log_queue_lines"):
-        assert getattr(TINY, field) < getattr(PRODUCTION, field)
