@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from config import featureflags
 from config.limits import MAX_PAYLOAD_WARNING_BYTES
 from config.options import SYSTEM_ACCOUNT, Options
 from server.auth.authenticate import Authenticator
@@ -185,8 +186,8 @@ class App:
         notice(f"  Martlet:  {MARTLET_VERSION}")
         notice(f"  Name:     {self.server_name}")
         notice(f"  ID:       {self.server_id}")
-        for flag in sorted(options.feature_flags):
-            notice(f"  Feature flag {flag!r} is not known here")
+        for line in featureflags.told(options.feature_flags):
+            notice(line)
         if self.authenticator.directory.has_plain_passwords():
             self.logger.warn("Plaintext passwords detected, use nkeys or bcrypt")
         if options.config_file:

@@ -32,7 +32,8 @@ cdef class ConsumerCore(Sink):
     cdef SubjectFilter wanted
     cdef readonly list filters
     cdef list interest_subs             # addresses of Sub, in the feed's sublist
-    cdef bytes ack_key
+    cdef bytes ack_key              # <stream>.<consumer>
+    cdef bytes reply_key            # the same as its replies have it, perhaps with more before it
 
     cdef AckPolicy ack_policy
     cdef readonly bint is_push

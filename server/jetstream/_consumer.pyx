@@ -61,7 +61,8 @@ cdef class ConsumerCore(Sink):
         self.table = PendingTable()
         self.waiting = WaitingQueue(0)
         self.ack_key = feed.name + b"." + name.encode()
-        self.outlet = Outlet(self.hub, self.account, b"$JS.ACK." + self.ack_key + b".")
+        self.reply_key = self.hub.place_of(self.account) + self.ack_key
+        self.outlet = Outlet(self.hub, self.account, b"$JS.ACK." + self.reply_key + b".")
         self.pulls = PullSink(self)
         self.next_consumer_seq = 1
         self.start_at(next_seq)

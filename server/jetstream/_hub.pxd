@@ -26,6 +26,7 @@ cdef class ConsumerHub:
     cdef int64_t wall_offset_ns         # from the growing clock to the time of day
     cdef readonly int64_t turn_wall_ns  # the time of day in this phase
     cdef readonly str domain
+    cdef readonly bint long_subjects    # acks and flow control have the domain and account in them
     cdef char* text                     # reply subject, headers and body of what is sent
     cdef size_t room
     cdef public uint32_t messages_a_turn_max
@@ -33,6 +34,7 @@ cdef class ConsumerHub:
     cdef public uint32_t swept_at_once_max  # a slice of a sweep ends here, or when its time is over
 
     cdef int64_t now(self) noexcept
+    cdef bytes place_of(self, Account account)
     cdef char* reserve(self, size_t count) except NULL
     cdef int answer_when_kept(self, ConsumerCore core, bytes reply) except -1
     cdef int keep_one(self, ConsumerCore core, int64_t now_ns, int64_t wall_ns) except -1

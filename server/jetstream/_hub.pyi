@@ -10,11 +10,14 @@ class ConsumerHub:
     armed_ns: int | None
     turn_wall_ns: int
     domain: str
+    long_subjects: bool
     messages_a_turn_max: int
     messages_at_once_max: int
     swept_at_once_max: int
     """A slice of a sweep ends after so many, or when its time is over."""
-    def __init__(self, broker: Broker, domain: str = "") -> None: ...
+    def __init__(
+        self, broker: Broker, domain: str = "", long_subjects: bool = False
+    ) -> None: ...
     def run(self) -> None:
         """The phase: each consumer that is ready gets its share, in turn."""
     def run_told(self) -> None: ...

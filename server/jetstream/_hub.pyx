@@ -17,6 +17,7 @@ from server.jetstream._acksink cimport AckSink
 from server.jetstream._consumer cimport ConsumerCore
 from server.jetstream._keeper cimport Keeper, Place
 
+from server.jetstream.acks import ack_place
 from server.jetstream.timers import WakingTimers
 
 cdef enum:
@@ -28,9 +29,10 @@ cdef int64_t DORMANT_LOOK_NS = 20_000_000
 
 @cython.no_gc_clear
 cdef class ConsumerHub:
-    def __init__(self, Broker broker not None, str domain=""):
+    def __init__(self, Broker broker not None, str domain="", bint long_subjects=False):
         self.broker = broker
         self.domain = domain
+        self.long_subjects = long_subjects
         self.timers = WakingTimers()
         self.ready = deque()
         self.told = []
@@ -52,6 +54,10 @@ cdef class ConsumerHub:
     cdef int64_t now(self) noexcept:
         self.now_ns = self.broker.clock()
         return self.now_ns
+
+    cdef bytes place_of(self, Account account):
+        """What stands before the stream's name where acks and flow control are answered."""
+        return ack_place(self.domain, account.name) + b"." if self.long_subjects else b""
 
     cdef char* reserve(self, size_t count) except NULL:
         """Room for so many bytes; what stands in it stays."""

@@ -36,6 +36,7 @@ cdef class PushFlow(CommonFlow):
     cdef int64_t refilled_ns
 
     cdef int ask(self) except -1
+    cdef bytes new_id(self)
     cdef int refill(self, int64_t now_ns) except -1
     cdef int beat(self, int64_t now_ns) except -1
 

@@ -23,12 +23,16 @@ from server.jetstream._waiting cimport Waiting
 from storage._record cimport Record
 
 from server.jetstream import pull
+from server.jetstream.acks import HASH_DIGITS
 
 cdef int64_t WINDOW_MAX = 32 << 20
 cdef int64_t WINDOW_FIRST = WINDOW_MAX // 16
 cdef double BITS = 8.0
 cdef double NS_A_SECOND = 1e9
 cdef uint32_t ALL_PERCENT = 100
+cdef enum:
+    FLOW_ID_LENGTH = 4
+cdef bytes DIGITS = HASH_DIGITS.encode()
 cdef bytes WRONG_PIN = b"Nats-Wrong-Pin-Id"
 
 
@@ -167,13 +171,20 @@ cdef class PushFlow(CommonFlow):
     cdef int ask(self) except -1:
         """How far is the client? Its answer comes to a subject made for this request."""
         cdef ConsumerCore core = self.core
-        self.asked = b"$JS.FC.%b.%08x" % (
-            core.ack_key, <uint32_t>(core.hub.broker.random_fraction() * 0xFFFFFFFFu)
-        )
+        self.asked = b"$JS.FC.%b.%b" % (core.reply_key, self.new_id())
         self.asked_size = self.under_way
         return core.outlet.send_request(
             core.deliver_subject, self.asked, b"NATS/1.0 100 FlowControl Request\r\n\r\n"
         )
+
+    cdef bytes new_id(self):
+        cdef char[FLOW_ID_LENGTH] digits
+        cdef uint32_t rest = <uint32_t>(self.core.hub.broker.random_fraction() * 0xFFFFFFFFu)
+        cdef int i
+        for i in range(FLOW_ID_LENGTH):
+            digits[i] = (<const char*>DIGITS)[rest % 62]
+            rest //= 62
+        return digits[:FLOW_ID_LENGTH]
 
     def answered(self, bytes subject, uint64_t consumer_seq, uint64_t seq):
         """The client has come to where it was asked; 0: it did not say which sequences."""

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from config import featureflags
 from config.options import AccountJetStreamOptions, JetStreamOptions, Options
 from server.clock import Clock, Random
 from server.core._account import Account
@@ -133,7 +134,11 @@ class Engine:
         self.snapshots = Snapshots(self)
         self.restores = Restores(self)
         self._open_ingest = open_ingest
-        self.hub = ConsumerHub(broker, options.jetstream.domain)
+        self.hub = ConsumerHub(
+            broker,
+            options.jetstream.domain,
+            featureflags.is_on(options.feature_flags, featureflags.LONG_ACKS),
+        )
         self.hub.set_book(stores.book)
         self.apply(options)
         self.advisories = Advisories(self)

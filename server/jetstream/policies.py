@@ -8,6 +8,7 @@ from server.core._account import PySub
 from server.jetstream import deadletter
 from server.jetstream import headers as blocks
 from server.jetstream._policies import CommonFlow, GroupFlow, PushFlow
+from server.jetstream.acks import ack_place
 from server.jetstream.consumer_config import ConsumerConfig
 
 if TYPE_CHECKING:
@@ -42,7 +43,8 @@ class Policies:
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        self._answers: PySub | None = None
+        self._answers: list[PySub] = []
+        """In the short form and in that with the domain and the account."""
 
     def settle(self) -> None:
         """Follow the configuration; a flow that is there stays with what it knows."""
@@ -85,11 +87,15 @@ class Policies:
     # Answers to flow control
 
     def _hear_answers(self, config: ConsumerConfig) -> None:
-        if not config.flow_control or self._answers is not None:
+        if not config.flow_control or self._answers:
             return
         stream = self._consumer.stream
-        subject = f"$JS.FC.{stream.name}.{self._consumer.name}.*"
-        self._answers = stream.account.subscribe(subject, self._answered)
+        place = ack_place(stream.engine.domain, stream.account.name).decode()
+        key = f"{stream.name}.{self._consumer.name}.*"
+        self._answers = [
+            stream.account.subscribe(f"$JS.FC.{form}", self._answered)
+            for form in (key, f"{place}.{key}")
+        ]
 
     def _answered(
         self, subject: str, reply: str, headers: bytes, payload: bytes, heard: str
@@ -100,9 +106,8 @@ class Policies:
             flow.answered(subject.encode(), *places)
 
     def close(self) -> None:
-        if self._answers is not None:
-            self._answers.unsubscribe()
-            self._answers = None
+        while self._answers:
+            self._answers.pop().unsubscribe()
 
 
 def number(text: bytes | None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from config import featureflags
 from server.ops.timetext import rfc3339
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ class Identity:
         tail: Mapping[str, Any] = {
             "tags": options.server_tags,
             "metadata": options.server_metadata,
-            "feature_flags": options.feature_flags,
+            "feature_flags": featureflags.merged(options.feature_flags),
         }
         return {
             "name": view.server_name,

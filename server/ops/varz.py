@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from config import featureflags
 from server.ops import timetext
 from server.ops.jsz import varz_part
 from server.ops.usage import CpuMeter, resident_bytes
@@ -29,7 +30,7 @@ def varz(view: ServerView, cpu: CpuMeter, requests: Mapping[str, int]) -> dict[s
         "config_load_time": timetext.rfc3339(view.config_loaded_wall_ns),
         **optional(config_digest=view.options.config_digest),
         **optional(tags=list(view.options.server_tags), metadata=view.options.server_metadata),
-        "feature_flags": view.options.feature_flags,
+        "feature_flags": featureflags.merged(view.options.feature_flags),
         **optional(system_account=system_account(view)),
         "slow_consumer_stats": by_kind(slow_consumers(view)),
         "stale_connection_stats": by_kind(view.broker.stale_connections),

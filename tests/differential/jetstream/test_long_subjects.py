@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,20 +13,19 @@ import pytest
 
 from server.jetstream.acks import account_hash
 from tests.differential.jetstream.flow import Player, remove_streams
-from tests.e2e.server import NATS_SERVER, ServerProcess
+from tests.e2e.server import MARTLET, NATS_SERVER, ServerProcess
 
-CONFIG = "feature_flags { js_ack_fc_v2: true }\njetstream { store_dir: %s }\n"
+CONFIG = "feature_flags { js_ack_fc_v2: true }\njetstream { store_dir: %s, domain: %s }\n"
 LONG = "$JS.ACK.{place}.S.C.1.{seq}.{seq}.1700000000000000000.0"
 pytestmark = pytest.mark.peer
 
 
-@pytest.fixture(scope="module")
-def long_form(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """The genuine server, told to name acks by the longer form."""
-    home = tmp_path_factory.mktemp("genuine")
-    config: Path = home / "server.conf"
-    config.write_text(CONFIG % json.dumps(str(home)))
-    with ServerProcess(home, "-c", str(config), command=NATS_SERVER) as server:
+@contextmanager
+def long_form(home: Path, command: str, domain: str = "") -> Iterator[ServerProcess]:
+    """A server that is told to name acks by the longer form."""
+    home.mkdir()
+    config = CONFIG % (json.dumps(str(home)), json.dumps(domain))
+    with ServerProcess(home, config=config, command=command) as server:
         yield server
 
 
@@ -50,13 +50,97 @@ def pulled(player: Player) -> list[str]:
     return [each.reply for each in player.wait("x", 3)]
 
 
-@pytest.mark.feature("1.071", "1.072")
-def test_the_hash_of_an_account_is_the_reference_s(long_form: ServerProcess) -> None:
-    with closing(Player(long_form)) as player:
-        for seq, reply in enumerate(pulled(player), start=1):
-            place, rest = reply.removeprefix("$JS.ACK.").split(".S.C.")
-            assert place == f"_.{account_hash('$G')}"
-            assert rest.startswith(f"1.{seq}.{seq}.")
+def masked(subject: str) -> str:
+    """Without the time of an ack subject, without the id of flow control."""
+    return re.sub(r"\.\d{19}\.|[0-9A-Za-z]{4}$", ".<own>.", subject)
+
+
+@pytest.mark.feature("1.071", "1.072", "7.024")
+@pytest.mark.parametrize("domain", ["", "hub"])
+def test_acks_are_named_by_the_longer_form(tmp_path: Path, domain: str) -> None:
+    told = []
+    for name, command in (("genuine", NATS_SERVER), ("martlet", MARTLET)):
+        with long_form(tmp_path / name, command, domain) as server:
+            with closing(Player(server)) as player:
+                replies = pulled(player)
+                info = []
+                for reply in replies:
+                    answer = player.request(reply, b"+ACK")
+                    info.append((masked(reply), answer is not None and answer.payload))
+                found = ask(player, "CONSUMER.INFO.S.C", {})
+                told.append((info, found["num_ack_pending"], found["ack_floor"]["stream_seq"]))
+            assert any("js_ack_fc_v2 (opt-in)" in line for line in server.log())
+    assert told[0] == told[1]
+    assert told[0][0][0][0].startswith(f"$JS.ACK.{domain or '_'}.{account_hash('$G')}.S.C.1.1.1.")
+    assert told[0][1:] == (0, 3)
+
+
+def stalled(player: Player) -> str:
+    """A push consumer sends so much that it asks how far its client is: the subject of the ask."""
+    remove_streams(player)
+    ask(player, "STREAM.CREATE.S", {"name": "S", "subjects": ["s"], "storage": "memory"})
+    for _ in range(120):
+        player.request("s", b"x" * 60_000)
+    player.subscribe("pushed", "pushed.here")
+    player.barrier()
+    config = {
+        "name": "F", "deliver_subject": "pushed.here", "ack_policy": "none",
+        "flow_control": True, "idle_heartbeat": 100_000_000,
+    }
+    ask(player, "CONSUMER.CREATE.S.F", {"stream_name": "S", "config": config})
+    return next_ask(player)
+
+
+def next_ask(player: Player) -> str:
+    while heard := player.wait("pushed", 1):
+        if b"FlowControl Request" in heard[0].headers:
+            return heard[0].reply
+    raise AssertionError("no flow control was asked for")
+
+
+def is_still_waiting(player: Player, asked: str) -> bool:
+    """Whether the next heartbeat tells that the consumer waits for an answer to this."""
+    player.queues["pushed"] = [each for each in player.queues["pushed"] if not each.is_heartbeat]
+    beats = [each.headers for each in player.wait("pushed", 2, heartbeats=True)]
+    return b"Nats-Consumer-Stalled: " + asked.encode() in beats[-1]
+
+
+@pytest.mark.feature("1.078")
+@pytest.mark.parametrize("command", [NATS_SERVER, MARTLET], ids=["genuine", "martlet"])
+def test_flow_control_is_named_and_answered_by_the_longer_form(
+    tmp_path: Path, command: str
+) -> None:
+    with long_form(tmp_path / "home", command) as server, closing(Player(server)) as player:
+        asked = stalled(player)
+        place = f"_.{account_hash('$G')}"
+        assert re.fullmatch(re.escape(f"$JS.FC.{place}.S.F.") + "[0-9A-Za-z]{4}", asked)
+        short = asked.replace(place + ".", "")
+        for other in (short, asked[:-4] + "....", f"$JS.FC.hub.xxxxxxxx.S.F.{asked[-4:]}"):
+            player.publish(other, b"")
+            assert is_still_waiting(player, asked), other
+        player.publish(asked, b"")
+        assert not is_still_waiting(player, asked)
+        remove_streams(player)
+
+
+@pytest.mark.feature("1.078")
+def test_flow_control_in_the_shorter_form(both: tuple[ServerProcess, ServerProcess]) -> None:
+    """Only what was asked last is honoured, and only in the form in which it was asked."""
+    for server in both:
+        with closing(Player(server)) as player:
+            asked = stalled(player)
+            assert re.fullmatch(r"\$JS\.FC\.S\.F\.[0-9A-Za-z]{4}", asked)
+            longer = asked.replace("$JS.FC.", f"$JS.FC._.{account_hash('$G')}.")
+            for other in (longer, asked[:-4] + "zzzz"):
+                player.publish(other, b"")
+                assert is_still_waiting(player, asked), other
+            player.publish(asked, b"")
+            newer = next_ask(player)
+            assert newer != asked
+            player.publish(asked, b"")
+            assert is_still_waiting(player, newer)
+            player.publish(newer, b"")
+            remove_streams(player)
 
 
 @pytest.mark.feature("1.071")
