@@ -325,9 +325,8 @@ def _flag(node: Node, _: Report) -> bool:
 
 
 def _cluster_traffic(node: Node, _: Report) -> Draft:
-    if node.value == "owner":
-        raise InvalidError('cluster_traffic "owner" is not supported yet')
-    if node.value not in ("system", ""):
+    """Which account servers use to replicate streams: one server replicates nothing."""
+    if node.value not in ("system", "owner", ""):
         raise InvalidError
     return {}
 
@@ -379,6 +378,44 @@ def enabled_word(node: Node) -> bool:
     return word.startswith("enable")
 
 
+def is_literal_subject(text: str) -> bool:
+    return is_valid_subject(text) and not {"*", ">"} & set(text.split("."))
+
+
+def _trace_destination(node: Node, report: Report) -> str:
+    subject: str = TEXT.read(node, report)
+    if not is_literal_subject(subject):
+        raise InvalidError(f'Trace destination "{subject}" is not valid')
+    return subject
+
+
+def _trace_sampling(node: Node, _: Report) -> int:
+    percent = node.value
+    if type(percent) is str:
+        digits = percent.removesuffix("%")
+        percent = int(digits) if digits.isascii() and digits.isdecimal() else 0
+    if not isinstance(percent, int) or isinstance(percent, bool) or not 1 <= percent <= 100:
+        raise InvalidError
+    return percent
+
+
+MESSAGE_TRACE_BLOCK: Final = block(
+    option("dest", to="trace_destination", by=Decoder("a subject", _trace_destination)),
+    option("sampling", to="trace_percent", by=Decoder('1 to 100, or "25%"', _trace_sampling)),
+)
+
+
+def _message_trace(node: Node, report: Report) -> Draft:
+    """Where messages with a sampled `traceparent` are traced to."""
+    if not isinstance(node.value, dict):
+        return {"trace_destination": _trace_destination(node, report)}
+    draft = decode_block(node.value, MESSAGE_TRACE_BLOCK, report)
+    if "trace_percent" in draft and "trace_destination" not in draft:
+        report.warn(node, "Trace destination sampling ignored since no destination was set")
+        del draft["trace_percent"]
+    return draft
+
+
 def _account_key(node: Node, report: Report) -> str:
     key: str = TEXT.read(node, report)
     if not is_public_key(key, _ACCOUNT_KEY):
@@ -395,7 +432,9 @@ ACCOUNT_BLOCK: Final = block(
     option("exports", to="", by=rooms.later("exports", rooms.EXPORT)),
     option("imports", to="", by=rooms.later("imports", rooms.IMPORT)),
     option("mappings", "maps", to="", by=rooms.later("mappings", rooms.ANYTHING)),
-    option("msg_trace", "trace_dest", to="", by=rooms.later("msg_trace", rooms.MESSAGE_TRACE)),
+    option(
+        "msg_trace", "trace_dest", to="", by=Decoder("a subject or a map", _message_trace)
+    ),
 )
 
 

@@ -115,6 +115,9 @@ class AccountOptions(Struct, frozen=True, kw_only=True):
     max_leafnodes: int = -1
     default_permissions: PermissionOptions | None = None
     jetstream: AccountJetStreamOptions | None = None
+    # Where and how often messages with a sampled `traceparent` are traced; empty: nowhere.
+    trace_destination: str = ""
+    trace_percent: int = 100
 
 
 class CertificatePair(Struct, frozen=True):

@@ -114,7 +114,6 @@ OCSP_PEER: Final = keys(
 )
 PROXIES: Final = keys(trusted=keys("key", "public_key"))
 TPM: Final = keys("keys_file", "encryption_password", "srk_password", "pcr", "cipher")
-MESSAGE_TRACE: Final = keys("dest", "sampling")
 EXPORT: Final = keys(
     *("stream", "service", "response_type", "response"),
     *("threshold", "response_threshold", "response_max_time", "response_time", "accounts"),

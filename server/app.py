@@ -38,6 +38,7 @@ from server.ops.logging import Logger
 from server.ops.openlog import LogOpenError, reopen_log
 from server.ops.pidfile import ports_file_path, write_pid_file, write_ports_file
 from server.ops.services import SystemServices
+from server.ops.tracing import TraceEvents
 from server.version import COMPAT_VERSION, JETSTREAM_API_LEVEL, MARTLET_VERSION
 
 if TYPE_CHECKING:
@@ -131,6 +132,7 @@ class App:
         identity = Identity(self)
         self._events = ServerEvents(self, identity)
         self.hooks.events = self._events
+        self.hooks.traces = TraceEvents(identity)
         self.authenticator.on_admitted = self._events.connected
         self._services = SystemServices(self, self, identity, self._events)
 
@@ -489,3 +491,4 @@ def apply_to_broker(options: Options, directory: Directory, broker: Broker) -> N
         account.max_connections = wanted.max_connections
         account.max_subscriptions = wanted.max_subscriptions
         account.max_payload = wanted.max_payload_bytes
+        account.trace_parents(wanted.trace_destination, wanted.trace_percent)

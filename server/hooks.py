@@ -15,8 +15,10 @@ from server.ops.logging import Level, Logger
 
 if TYPE_CHECKING:
     from server.core._client import Client
+    from server.core.msgtrace import MessageTrace
     from server.ops.closed import ClosedConnections
     from server.ops.events import ServerEvents
+    from server.ops.tracing import TraceEvents
 
 LIMITED_LEVELS = {"error": Level.ERROR, "warn": Level.WARN}
 
@@ -37,6 +39,7 @@ class ServerHooks:
         self.authenticator = authenticator
         self.closed = closed
         self.events: ServerEvents | None = None
+        self.traces: TraceEvents | None = None
         # Clients that understand an INFO at any time and have had their second one.
         self.informed: set[Client] = set()
         self._logger = logger
@@ -130,6 +133,10 @@ class ServerHooks:
         self.closed.add(client)
         if self.events is not None:
             self.events.disconnected(client, reason)
+
+    def on_traced(self, trace: MessageTrace) -> None:
+        if self.traces is not None:
+            self.traces.publish(trace)
 
     def log(self, level: str, text: str, client: Client | None = None) -> None:
         # Most of what comes here is for a level that is off.

@@ -53,6 +53,7 @@ def render() -> str:
         ("permissions", accounts.PERMISSIONS_BLOCK, {}),
         ("allow_responses", accounts.RESPONSES_BLOCK, defaults(ResponsePermission())),
         ("account", accounts.ACCOUNT_BLOCK, defaults(AccountOptions(name=""))),
+        ("account msg_trace", accounts.MESSAGE_TRACE_BLOCK, defaults(AccountOptions(name=""))),
         ("account limits", accounts.LIMITS_BLOCK, defaults(AccountOptions(name=""))),
         ("account jetstream", accounts.JETSTREAM_BLOCK, defaults(AccountJetStreamOptions())),
         ("tls", tls.TLS_BLOCK, defaults(TlsOptions())),

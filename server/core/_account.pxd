@@ -14,6 +14,9 @@ cdef class Account:
     cdef public int64_t max_subscriptions
     cdef public int64_t max_connections
     cdef public str issued_at
+    cdef readonly bint traces_parents    # a sampled `traceparent` asks for a trace
+    cdef readonly str trace_destination
+    cdef readonly int trace_percent
     cdef public int64_t in_msgs, in_bytes, out_msgs, out_bytes
     cdef public int64_t slow_consumers
     cdef readonly int64_t connections, total_connections, subscriptions
@@ -28,5 +31,6 @@ cdef class PySub(Sink):
     cdef Sub* sub
     cdef object callback
     cdef bint with_client            # the callback gets the publishing client, not the pattern
+    cdef public object on_traced     # what it adds to the trace of a message: (trace, subject)
     cdef readonly str subject
     cdef readonly str queue

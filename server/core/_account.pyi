@@ -4,6 +4,7 @@ from typing import TypeAlias
 from server.core._broker import Broker
 from server.core._client import Client
 from server.core._sublist import Sublist
+from server.core.msgtrace import MessageTrace
 
 # subject, reply, header block (b"" when none), payload, the subject subscribed to
 MessageCallback: TypeAlias = Callable[[str, str, bytes, bytes, str], None]
@@ -16,6 +17,8 @@ class PySub:
     subject: str
     queue: str
     delivered: int
+    on_traced: Callable[[MessageTrace, str], None] | None
+    """Adds to the trace of a message that comes to it."""
     def unsubscribe(self) -> None: ...
 
 class Account:
@@ -26,6 +29,9 @@ class Account:
     max_subscriptions: int  # per account
     max_connections: int
     issued_at: str
+    traces_parents: bool
+    trace_destination: str
+    trace_percent: int
     in_msgs: int
     in_bytes: int
     out_msgs: int
@@ -37,6 +43,8 @@ class Account:
     @property
     def sublist(self) -> Sublist: ...
     def __init__(self, broker: Broker, name: str) -> None: ...
+    def trace_parents(self, destination: str, percent: int) -> None:
+        """Trace so many of the messages with a sampled `traceparent`; an empty subject: none."""
     def publish(
         self, subject: str, reply: str = "", headers: bytes = b"", payload: bytes = b""
     ) -> int:

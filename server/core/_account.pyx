@@ -30,10 +30,15 @@ cdef class Account:
         self.name = name
         self.sublist = Sublist(cache=broker.sublist_cache, seed=broker.random)
         self.max_payload = self.max_subscriptions = self.max_connections = -1
-        self.issued_at = ""
+        self.issued_at = self.trace_destination = ""
         self.inbox = deque()
         self.callbacks = set()
         self.inbox_phase = broker.turn.phase(INBOX_PHASE, self.run_inbox)
+
+    def trace_parents(self, str destination, int percent):
+        self.trace_destination = destination
+        self.trace_percent = percent
+        self.traces_parents = bool(destination)
 
     def run_inbox(self):
         cdef PySub each
@@ -152,6 +157,17 @@ cdef class PySub(Sink):
     def unsubscribe(self):
         if self.sub != NULL:
             self.drop()
+
+    cdef int deliver_traced(self, Msg* message, Sub* sub, object trace) noexcept:
+        """A service behind the account's own subjects gets nothing that is only to be traced."""
+        if self.on_traced is not None:
+            try:
+                self.on_traced(trace, message.subject[:message.subject_len].decode("utf-8", "replace"))
+            except Exception as error:
+                self.account.broker.hooks.log("error", f"Tracing {self.subject!r} failed: {error!r}")
+            if trace.only:
+                return 0
+        return self.deliver(message, sub)
 
     cdef int deliver(self, Msg* message, Sub* sub) noexcept:
         cdef int header_size = message.header_size

@@ -17,6 +17,7 @@ cdef class Broker:
     cdef uint64_t last_cid
     cdef public uint64_t random      # the state of queue choices and jitter; a replay sets it
     cdef uint64_t last_line_id       # of Msg.line_id
+    cdef public object tracing       # the MessageTrace of the message that is being published
     cdef list stalled                # connections whose reading waits for a slow consumer
     cdef bint release_stalls         # a slow consumer caught up
 

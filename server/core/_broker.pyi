@@ -4,6 +4,7 @@ from server.core._account import Account
 from server.core._client import Client
 from server.core._turn import Turn
 from server.core.hooks import Hooks
+from server.core.msgtrace import MessageTrace
 
 class Broker:
     """The state that all connections of one server share. Every attribute may be set at runtime
@@ -29,6 +30,8 @@ class Broker:
     clients: dict[int, Client]  # by cid, live ones, in the order of their arrival
 
     random: int  # the state of queue choices and jitter, never 0; a replay sets it
+
+    tracing: MessageTrace | None  # of the message that is being published
 
     # limits
     max_control_line: int
@@ -65,6 +68,10 @@ class Broker:
 
     def account(self, name: str) -> Account:
         """The account of that name, made when it does not exist."""
+    def wall_ns(self) -> int:
+        """The time of day."""
+    def chance(self) -> float:
+        """From 0 up to 1, at random."""
     def now_ns(self) -> int:
         """The monotonic time the current turn sees."""
     def info_json(self, client: Client) -> bytes:

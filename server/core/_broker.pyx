@@ -85,6 +85,12 @@ cdef class Broker:
             found = self.accounts[name] = Account(self, name)
         return found
 
+    def wall_ns(self):
+        return self.wall()
+
+    def chance(self):
+        return self.random_fraction()
+
     def now_ns(self):
         return self.clock()
 

@@ -10,13 +10,14 @@ cdef class Client(Session):
     cdef bint first_pong_sent
 
     # publishing
+    cdef bint untraced               # its headers were looked at and ask for nothing
     cdef uint32_t subs_changed
     cdef uint64_t line_id            # of the last publish line
     cdef Chunk* reading_from         # whose bytes are being parsed; NULL: a read buffer's
 
     cdef readonly int64_t in_msgs, in_bytes
 
-    cdef int on_pub_line(self, const PubArgs* args) noexcept
+    cdef int on_pub_line(self, const PubArgs* args, const char* payload, size_t have) noexcept
     cdef int begin_line(self, const PubArgs* args, const char* payload) except -1
     cdef int on_pub(self, const PubArgs* args, const char* payload) noexcept
     cdef void find_match(self, const PubArgs* args) noexcept

@@ -22,6 +22,7 @@ from server.core._sink cimport Msg
 from server.core._subject cimport SUBJECT_LITERAL, subject_kind
 from server.core._subscriber cimport CARE_DENY, CARE_GONE, CARE_TRACE
 from server.core._sublist cimport MatchResult, Sub, match_is_valid, sub_free, sub_new
+from server.core._tracing cimport names_trace, publish_traced, trace_refused
 from server.wire._parser cimport (
     FAULT_ARGUMENTS, FAULT_CONTROL_LINE, FAULT_HEADERS, FAULT_PAYLOAD_END, FAULT_UNKNOWN_VERB,
     GO_ON, PAUSE, STOP, V_CONNECT, V_HPUB, V_INFO, V_PING, V_PONG, V_PUB, V_SUB, V_UNSUB,
@@ -44,8 +45,8 @@ cdef dict VERB_NAMES = {
 }
 
 
-cdef int op_pub_line(void* context, const PubArgs* args) noexcept:
-    return (<Client> context).on_pub_line(args)
+cdef int op_pub_line(void* context, const PubArgs* args, const char* payload, size_t have) noexcept:
+    return (<Client> context).on_pub_line(args, payload, have)
 
 cdef int op_pub(void* context, const PubArgs* args, const char* payload) noexcept:
     return (<Client> context).on_pub(args, payload)
@@ -277,8 +278,9 @@ cdef class Client(Session):
 
     # ---- publishing
 
-    cdef int on_pub_line(self, const PubArgs* args) noexcept:
+    cdef int on_pub_line(self, const PubArgs* args, const char* payload, size_t have) noexcept:
         if self.max_payload >= 0 and args.size > self.max_payload:
+            trace_refused(self, args, payload, have)
             self.log("error", f"maximum payload exceeded: {args.size} vs {self.max_payload}")
             self.close("Maximum Message Payload Exceeded", "Maximum Payload Violation")
             return STOP
@@ -307,7 +309,7 @@ cdef class Client(Session):
                                or begins(args.reply, args.reply_len, b"$JS.ACK.", 8)
                                or begins(args.reply, args.reply_len, b"_GR_.", 5)):
             text = quote(args.reply[:args.reply_len])
-            self.send_error(f"Permissions Violation for Publish with Reply of {text}")
+            self.tell_refused(f"Permissions Violation for Publish with Reply of {text}")
             self.log("error", f"Publish Violation - Reply {text}")
             return False
         self.parser.repeat_cleared = lasting and not self.verbose and not self._trace and (
@@ -316,7 +318,7 @@ cdef class Client(Session):
 
     cdef int refuse_pub(self, bytes subject) except -1:
         text = quote(subject)
-        self.send_error(f"Permissions Violation for Publish to {text}")
+        self.tell_refused(f"Permissions Violation for Publish to {text}")
         self.log("error", f"Publish Violation - Subject {text}")
         return False
 
@@ -349,6 +351,9 @@ cdef class Client(Session):
         cdef Msg message
         cdef int taken = 0
         cdef Account account = self.account
+        if args.header_size > 0 and not self.untraced and names_trace(
+                payload, args.header_size, account is not None and account.traces_parents):
+            return publish_traced(self, args, payload)
         self.in_msgs += 1
         self.in_bytes += args.size
         if not (args.repeat and self.parser.repeat_cleared):
@@ -384,19 +389,7 @@ cdef class Client(Session):
         return GO_ON
 
     cdef void send_no_responders(self, const PubArgs* args) noexcept:
-        """503 to the publisher, on its own subscription to the reply subject."""
-        cdef MatchResult* result = self.account.sublist.match(args.reply, args.reply_len)
-        cdef uint32_t i
-        cdef Sub* sub
-        cdef bytes status
-        for i in range(result.plain_count):
-            sub = result.plain[i]
-            if sub.sink == <void*> self and not sub.closed:
-                status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % args.subject[:args.subject_len]
-                line = b"HMSG %b %b %d %d\r\n%b\r\n" % (
-                    args.reply[:args.reply_len], sub.sid[:sub.sid_len], len(status), len(status), status)
-                self.put(line, len(line))
-                break
+        self.tell_no_responders(args.subject[:args.subject_len], args.reply[:args.reply_len])
         # The account's last match may have been recycled for the reply's.
         self.match_stamp = 0
 

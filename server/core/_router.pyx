@@ -52,3 +52,30 @@ cdef int route(Sublist sublist, MatchResult* result, Msg* message, uint64_t* ran
         taken += pick(&result.groups[i], message, random)
     sublist.pins -= 1
     return taken
+
+
+cdef int offer_traced(Msg* message, Sub* sub, object trace) noexcept:
+    if sub.closed or sub.sink == NULL:
+        return 0
+    return (<Sink> sub.sink).deliver_traced(message, sub, trace)
+
+
+cdef int route_traced(
+    Sublist sublist, MatchResult* result, Msg* message, uint64_t* random, object trace
+) noexcept:
+    """As `route`; who gets the message, and why somebody does not, is told to the trace."""
+    cdef uint32_t i, at, tried
+    cdef QueueGroup* group
+    cdef int taken = 0
+    sublist.pins += 1
+    for i in range(result.plain_count):
+        taken += offer_traced(message, result.plain[i], trace)
+    for i in range(result.group_count):
+        group = &result.groups[i]
+        at = <uint32_t> (next_random(random) >> 32) % max(group.count, 1u)
+        for tried in range(group.count):
+            if offer_traced(message, group.members[(at + tried) % group.count], trace):
+                taken += 1
+                break
+    sublist.pins -= 1
+    return taken

@@ -30,6 +30,9 @@ cdef struct Msg:
 # it took the message.
 cdef class Sink:
     cdef int deliver(self, Msg* message, Sub* sub) noexcept
+    # The same for a message that is traced: `trace` (core.msgtrace.MessageTrace) is told about it,
+    # and may ask that nothing but that happens.
+    cdef int deliver_traced(self, Msg* message, Sub* sub, object trace) noexcept
     # The end of the turn in which the sink marked itself dirty.
     cdef void end_turn(self) noexcept
     # Borrowed bytes are about to change.

@@ -9,6 +9,9 @@ cdef class Sink:
     cdef int deliver(self, Msg* message, Sub* sub) noexcept:
         return 0
 
+    cdef int deliver_traced(self, Msg* message, Sub* sub, object trace) noexcept:
+        return self.deliver(message, sub)
+
     cdef void end_turn(self) noexcept:
         pass
 

@@ -45,6 +45,10 @@ cdef class Subscriber(Connection):
     cdef void remove_all_subs(self) noexcept
     cdef void set_care(self, uint8_t why, bint on) noexcept
     cdef bint careful_deliver(self, Msg* message, Sub* sub) noexcept
+    # Why a message cannot be queued; None: nothing is in its way.
+    cdef str obstacle(self, Msg* message, Sub* sub)
+    cdef tell_refused(self, str text)
+    cdef void tell_no_responders(self, bytes subject, bytes reply) noexcept
     cdef bint use_reply(self, bytes subject)
     cdef note_reply(self, bytes reply)
     cdef prune_replies(self)

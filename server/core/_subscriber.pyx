@@ -16,11 +16,12 @@ from server.core._connection cimport Connection
 from server.core._outbox cimport outbox_refer, outbox_room
 from server.core._permissions cimport Permissions
 from server.core._sink cimport TAIL_BYTES, Msg
-from server.core._sublist cimport Sub
+from server.core._sublist cimport MatchResult, Sub
 from server.wire._build cimport copy_short, put_decimal
 
 from typing import NamedTuple
 
+from server.core import msgtrace
 from server.core.quote import quote
 
 cdef enum:
@@ -226,6 +227,56 @@ cdef class Subscriber(Connection):
         if <int64_t> (self.out.end - self.out.start) > self.early_mark:
             self.after_put()
         return 1
+
+    # ---- receiving what is traced
+
+    cdef str obstacle(self, Msg* message, Sub* sub):
+        if self.care & CARE_ECHO and message.origin == <void*> self:
+            return msgtrace.NO_ECHO
+        if self.care & CARE_DENY and self.permissions.denies_delivery(
+                message.subject, message.subject_len, sub.queue, sub.queue_len):
+            return msgtrace.SUB_DENIED
+        if sub.closed:
+            return msgtrace.SUB_CLOSED
+        return None
+
+    cdef int deliver_traced(self, Msg* message, Sub* sub, object trace) noexcept:
+        cdef str error
+        cdef bint taken
+        cdef bytes subject = sub.subject[:sub.subject_len]
+        cdef bytes queue = sub.queue[:sub.queue_len]
+        try:
+            error = self.obstacle(message, sub)
+            if error is None and not trace.only:
+                if self.care & CARE_MARK and self.broker.no_fast_producer_stall:
+                    error = msgtrace.NOT_STALLED
+                elif self.closed or self.doom is not None or not self.deliver(message, sub):
+                    error = msgtrace.CLIENT_CLOSED
+            trace.reached(self, subject, queue, error or "")
+            return error is None
+        except Exception as failure:
+            self.log("error", f"Internal error: {failure!r}")
+            return 0
+
+    cdef tell_refused(self, str text):
+        """What it published is not allowed."""
+        if self.broker.tracing is not None:
+            self.broker.tracing.refused(text)
+        self.send_error(text)
+
+    cdef void tell_no_responders(self, bytes subject, bytes reply) noexcept:
+        """503 to the publisher, on its own subscription to the reply subject."""
+        cdef MatchResult* result = self.account.sublist.match(reply, len(reply))
+        cdef uint32_t i
+        cdef Sub* sub
+        for i in range(result.plain_count):
+            sub = result.plain[i]
+            if sub.sink == <void*> self and not sub.closed:
+                status = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
+                line = b"HMSG %b %b %d %d\r\n%b\r\n" % (
+                    reply, sub.sid[:sub.sid_len], len(status), len(status), status)
+                self.put(line, len(line))
+                break
 
     # ---- replies that may be published to
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from server.core._client import Client
+    from server.core.msgtrace import MessageTrace
 
 
 class Hooks(Protocol):
@@ -49,6 +50,9 @@ class Hooks(Protocol):
     def on_closed(self, client: Client, reason: str) -> None:
         """The connection is gone from every table; counters and `client` stay readable."""
 
+    def on_traced(self, trace: MessageTrace) -> None:
+        """A traced message has gone its way: publish what was noted."""
+
     def log(self, level: str, text: str, client: Client | None = None) -> None:
         """One log line. `level`: "trace", "debug", "info", "warn", "error".
 
@@ -73,6 +77,9 @@ class NoHooks:
         return None
 
     def on_closed(self, client: Client, reason: str) -> None:
+        pass
+
+    def on_traced(self, trace: MessageTrace) -> None:
         pass
 
     def log(self, level: str, text: str, client: Client | None = None) -> None:

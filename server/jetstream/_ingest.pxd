@@ -58,6 +58,7 @@ cdef class StreamSink(Answering):
     cdef Mark* marks                # turns that are not durable yet
     cdef size_t mark_head, mark_tail, mark_capacity
 
+    cdef bint is_flooded(self) noexcept
     cdef int fail(self, Msg* message, error) noexcept
     cdef int accept(self, Msg* message) except -1
     cdef int check_and_store(self, Msg* message, const Fields* fields) except -1

@@ -165,6 +165,30 @@ cdef class StreamSink(Answering):
             self.fail(message, error)
         return 1
 
+    cdef int deliver_traced(self, Msg* message, Sub* sub, object trace) noexcept:
+        """All traced messages go to the publisher, which tells what becomes of them."""
+        cdef int header_size = message.header_size if message.header_size > 0 else 0
+        sub.delivered += 1
+        try:
+            if self.is_flooded():
+                self.too_many(message)
+            else:
+                self.publisher(
+                    message.subject[:message.subject_len],
+                    b"" if message.reply == NULL else message.reply[:message.reply_len],
+                    message.payload[:header_size],
+                    message.payload[header_size:message.size],
+                    trace,
+                )
+        except BaseException as error:
+            self.fail(message, error)
+        return 1
+
+    cdef bint is_flooded(self) noexcept:
+        return self.waiting_messages >= self.waiting_messages_max or (
+            self.waiting_bytes >= self.waiting_bytes_max
+        )
+
     cdef int fail(self, Msg* message, error) noexcept:
         """The message that broke the stream is refused like those behind it."""
         self.commit.broken(self, error)
@@ -176,9 +200,7 @@ cdef class StreamSink(Answering):
     cdef int accept(self, Msg* message) except -1:
         cdef Fields fields
         cdef Msg renamed
-        if self.waiting_messages >= self.waiting_messages_max or (
-            self.waiting_bytes >= self.waiting_bytes_max
-        ):
+        if self.is_flooded():
             return self.too_many(message)
         if self.all_unusual or is_batch_reply(message):
             return self.hand_over(message)

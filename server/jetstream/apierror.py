@@ -13,6 +13,13 @@ class ApiError(Exception):
         self.code = code
         self.err_code = err_code
         self.description = description
+        self.cause = f"{description} ({err_code})"
+        """What the trace of a message says of its refusal."""
+
+    def because(self, cause: str) -> ApiError:
+        """The same error, of which a trace tells more, or in other words."""
+        self.cause = cause
+        return self
 
     def shown(self) -> dict[str, object]:
         return {"code": self.code, "err_code": self.err_code, "description": self.description}

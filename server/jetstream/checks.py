@@ -38,6 +38,8 @@ HEADER_BYTES_MAX: Final = 65_535
 RECORD_BYTES_MAX: Final = 32 * 1024 * 1024
 TTLS_KNOWN_MAX: Final = 256
 """Texts of times to live that the ingest takes itself once they were seen."""
+TOO_LARGE: Final = "maximum payload exceeded"
+NO_TTL: Final = "message TTL disabled"
 NO_NUMBER: Final = 2**64 - 1
 NOT_COMBINED_WITH_INCREMENT: Final = (
     ROLLUP,
@@ -98,6 +100,10 @@ def quoted(text: str) -> str:
     return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
 
 
+def rollup_failed(why: str) -> ApiError:
+    return errors.STREAM_ROLLUP_FAILED(err=why).because(why)
+
+
 class Checks:
     """The checks of one stream."""
 
@@ -118,7 +124,7 @@ class Checks:
         if self.sink.down is not None:
             raise errors.STREAM_STORE_FAILED(err=self.sink.down)
         if not self.sink.in_memory and self.stored_size(message) > RECORD_BYTES_MAX:
-            raise errors.STREAM_STORE_FAILED(err="message too large")
+            raise errors.STREAM_STORE_FAILED(err="message too large").because("message to large")
 
     def sealed(self) -> None:
         if self.stream.config.sealed:
@@ -126,11 +132,11 @@ class Checks:
 
     def message_size(self, message: Message) -> None:
         if 0 <= self.stream.config.max_msg_size < message.size:
-            raise errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM()
+            raise errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM().because(TOO_LARGE)
 
     def header_size(self, message: Message) -> None:
         if len(message.headers) > HEADER_BYTES_MAX:
-            raise errors.STREAM_HEADER_EXCEEDS_MAXIMUM()
+            raise errors.STREAM_HEADER_EXCEEDS_MAXIMUM().because(TOO_LARGE)
 
     def server_room(self) -> None:
         usage = self.sink.usage
@@ -163,7 +169,7 @@ class Checks:
     def expected_stream(self, message: Message) -> None:
         name = headers.text(message.headers, EXPECTED_STREAM)
         if name and name != self.stream.name:
-            raise errors.STREAM_NOT_MATCH()
+            raise errors.STREAM_NOT_MATCH().because("expected stream does not match")
 
     def ttl_allowed(self, message: Message, strict: bool = False) -> None:
         """One that cannot be read is refused later in a plain publish, at once in a batch."""
@@ -179,7 +185,7 @@ class Checks:
                 else errors.MESSAGE_TTL_DISABLED()
             ) from None
         if wanted and not self.stream.config.allow_msg_ttl:
-            raise errors.MESSAGE_TTL_DISABLED()
+            raise errors.MESSAGE_TTL_DISABLED().because(NO_TTL)
 
     def expected_subject_seq(self, message: Message, staged: Staged | None = None) -> None:
         text = headers.value(message.headers, EXPECTED_SUBJECT_SEQ)
@@ -193,16 +199,22 @@ class Checks:
             raise errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT()
         last = self.last(subject)
         found = last.seq if last is not None else 0
-        if found != expected_number(text):
-            raise errors.STREAM_WRONG_LAST_SEQUENCE(seq=found)
+        wanted = expected_number(text)
+        if found != wanted:
+            raise errors.STREAM_WRONG_LAST_SEQUENCE(seq=found).because(
+                f"last sequence by subject mismatch: {wanted} vs {found}"
+            )
 
     def expected_last_seq(self, message: Message, staged: Staged | None = None) -> None:
         text = headers.value(message.headers, EXPECTED_LAST_SEQ)
         if not text:
             return
         last = self.sink.last_seq + (staged.messages if staged is not None else 0)
-        if expected_number(text) != last:
-            raise errors.STREAM_WRONG_LAST_SEQUENCE(seq=last)
+        wanted = expected_number(text)
+        if wanted != last:
+            raise errors.STREAM_WRONG_LAST_SEQUENCE(seq=last).because(
+                f"last sequence mismatch: {wanted} vs {last}"
+            )
         if staged is not None and staged.messages:
             raise errors.STREAM_WRONG_LAST_SEQUENCE_CONSTANT()
 
@@ -228,7 +240,7 @@ class Checks:
         if headers.text(block, schedule.ROLLUP) not in ("", "sub"):
             raise errors.MESSAGE_SCHEDULES_ROLLUP_INVALID()
         if headers.value(block, schedule.TTL) and not config.allow_msg_ttl:
-            raise errors.MESSAGE_TTL_DISABLED()
+            raise errors.MESSAGE_TTL_DISABLED().because(NO_TTL)
         self.schedule_subjects(message)
         rollup = headers.text(block, ROLLUP).lower()
         if not rollup:
@@ -291,7 +303,10 @@ class Checks:
         wanted = headers.value(message.headers, EXPECTED_LAST_ID)
         last = self.sink.last_message_id
         if wanted and wanted != last:
-            raise errors.STREAM_WRONG_LAST_MSG_ID(id=last.decode("utf-8", "surrogateescape"))
+            shown, told = last.decode("utf-8", "surrogateescape"), wanted.decode("utf-8", "replace")
+            raise errors.STREAM_WRONG_LAST_MSG_ID(id=shown).because(
+                f"last msgid mismatch: {quoted(told)} vs {quoted(shown)}"
+            )
 
     def rollup(self, message: Message, staged: Staged | None = None) -> None:
         config = self.stream.config
@@ -299,10 +314,9 @@ class Checks:
         if not message.rollup:
             return
         if not config.allow_rollup_hdrs or config.deny_purge:
-            raise errors.STREAM_ROLLUP_FAILED(err="rollup not permitted")
+            raise rollup_failed("rollup not permitted")
         if message.rollup not in ("sub", "all"):
-            text = quoted(message.rollup)
-            raise errors.STREAM_ROLLUP_FAILED(err=f"rollup value invalid: {text}")
+            raise rollup_failed(f"rollup value invalid: {quoted(message.rollup)}")
         if staged is None:
             return
         if message.rollup == "sub" and message.subject in staged.schedules:
@@ -333,7 +347,7 @@ class Checks:
             if 0 <= self.stream.config.max_msg_size < most:
                 most = self.stream.config.max_msg_size
         if message.size > most:
-            raise errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM()
+            raise errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM().because(TOO_LARGE)
 
     def stored_total(self, subject: str) -> Decimal:
         last = self.last(subject)
@@ -375,7 +389,7 @@ class Checks:
         message.headers = counters.with_sources(message.headers, sources)
         message.payload = counters.payload(counters.add(before, message.increment))
         if message.size > self.max_payload:
-            raise errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM()
+            raise errors.STREAM_MESSAGE_EXCEEDS_MAXIMUM().because(TOO_LARGE)
 
     # Time to live
 

@@ -122,13 +122,7 @@ class FastBatches:
 
     def take(self, message: Message, step: Step | None) -> None:
         message.subject = self.publisher.transformed(message.subject)
-        checks = self.publisher.checks
-        checks.sealed()
-        checks.server_room()
-        checks.account_room(message)
-        checks.message_size(message)
-        if not self.publisher.stream.config.allow_batched:
-            raise errors.BATCH_PUBLISH_DISABLED()
+        self.check_message(message)
         if step is None:
             raise errors.BATCH_PUBLISH_INVALID_PATTERN()
         if len(step.batch_id.encode("utf-8", "surrogateescape")) > ID_BYTES_MAX:
@@ -141,6 +135,16 @@ class FastBatches:
             self.ping(batch, step, message.reply)
         elif self.in_place(batch, step, message.reply):
             self.store(batch, step, message)
+
+    def check_message(self, message: Message) -> None:
+        """What is asked of each message before its batch is looked at."""
+        checks = self.publisher.checks
+        checks.sealed()
+        checks.server_room()
+        checks.account_room(message)
+        checks.message_size(message)
+        if not self.publisher.stream.config.allow_batched:
+            raise errors.BATCH_PUBLISH_DISABLED()
 
     def begin(self, step: Step) -> FastBatch:
         if step.seq != 1:
@@ -233,6 +237,7 @@ class FastBatches:
         self.commit(batch, reply)
 
     def failed(self, batch: FastBatch, step: Step, reply: bytes, error: ApiError) -> None:
+        self.publisher.trace_error = error.cause
         if not step.gap_ok and batch.last == 1:
             self.drop(batch)
             self.answer(reply, answers.refusal(self.publisher.stream.name, error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from server.core._subjectplan import SubjectPlan
 from server.jetstream._commit import LocalCommit
@@ -16,6 +17,9 @@ from server.jetstream.stream import Stream
 from server.jetstream.timers import Timers
 from server.jetstream.usage import Usages
 from storage._store import StreamStore
+
+if TYPE_CHECKING:
+    from server.core.msgtrace import MessageTrace
 
 EXPIRE_AGAIN_NS = 1_000_000
 """Many messages end at the same time: the rest follows in the next tick."""
@@ -133,8 +137,18 @@ class StreamIngest:
 
     # What happens
 
-    def publish(self, subject: bytes, reply: bytes, headers: bytes, payload: bytes) -> None:
-        self.publisher(subject, reply, headers, payload)
+    def publish(
+        self,
+        subject: bytes,
+        reply: bytes,
+        headers: bytes,
+        payload: bytes,
+        trace: MessageTrace | None = None,
+    ) -> None:
+        if trace is None:
+            self.publisher(subject, reply, headers, payload)
+        else:
+            self.publisher.traced(trace, subject, reply, headers, payload)
         self.arm()
 
     def on_stored(self, first: int, last: int) -> None:

@@ -11,21 +11,22 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from server.core.msgtrace import DESTINATION, DISABLED
 from server.jetstream import answers, errors, headers, schedule, ttl
 from server.jetstream.apierror import ApiError
 from server.jetstream.atomic import ATOMIC_ID, AtomicBatches
 from server.jetstream.checks import MESSAGE_ID, REQUEST_INFO, ROLLUP, TTL, Checks, Message
-from server.jetstream.fastbatch import FastBatches
+from server.jetstream.fastbatch import FastBatches, batch_reply
 from server.jetstream.schedule import Schedules
 from storage.ports import StoredMessage, StoreError
 
 if TYPE_CHECKING:
+    from server.core.msgtrace import MessageTrace
     from server.jetstream._ingest import StreamSink
     from server.jetstream.batchlimits import BatchCounts, BatchLimits
     from server.jetstream.stream import Stream
 
-TRACE_DESTINATION: Final = b"Nats-Trace-Dest"
-TRACE_DISABLED: Final = b"trace disabled"
+STREAM_FAILED: Final = "the stream failed"
 
 
 class Publisher:
@@ -41,6 +42,8 @@ class Publisher:
         self.schedules = Schedules()
         self.atomic = AtomicBatches(self, limits, counts)
         self.fast = FastBatches(self, limits, counts)
+        self.trace: MessageTrace | None = None
+        self.trace_error = ""
         self.sink: StreamSink
         self.checks: Checks
 
@@ -51,16 +54,52 @@ class Publisher:
     def __call__(self, subject: bytes, reply: bytes, block: bytes, payload: bytes) -> None:
         """A message as it was published."""
         block = headers.without_status(block)
-        if headers.value(block, TRACE_DESTINATION):
-            block = headers.replaced(block, TRACE_DESTINATION, TRACE_DISABLED)
-        name = subject.decode("utf-8", "surrogateescape")
-        if self.fast.hears(name, reply, block, payload):
-            return
+        name, self.trace_error = subject.decode("utf-8", "surrogateescape"), ""
         message = Message(name, reply, block, payload)
-        if headers.value(block, ATOMIC_ID):
+        if self.trace is not None and self.trace.only:
+            self.answered(message, self.check_alone)
+        elif self.fast.hears(name, reply, block, payload):
+            self.trace_batched(message)
+        elif headers.value(block, ATOMIC_ID):
             self.answered(message, self.atomic.take)
+            self.trace_batched(message)
         else:
             self.answered(message, self.plain)
+
+    def traced(
+        self, trace: MessageTrace, subject: bytes, reply: bytes, block: bytes, payload: bytes
+    ) -> None:
+        """A message whose way is noted. The note leaves when what it tells of is durable."""
+        settled = self.stream.engine.when_settled
+        trace.at_stream(self.stream.name)
+        if not trace.only:
+            # What is delivered later is not to be traced.
+            block = headers.replaced(headers.without_status(block), DESTINATION, DISABLED)
+        self.trace, self.trace_error = trace, STREAM_FAILED
+        try:
+            self(subject, reply, block, payload)
+        finally:
+            self.trace, error = None, self.trace_error
+            settled(lambda failure: trace.left_stream(error or failure or ""))
+
+    def trace_taken(self, message: Message) -> bool:
+        """The checks are over; whether the message is to be stored."""
+        if self.trace is None:
+            return True
+        self.trace.taken_by_stream(message.subject, not self.wanted(message.subject))
+        return not self.trace.only
+
+    def trace_batched(self, message: Message) -> None:
+        if self.trace is not None and not self.trace_error:
+            self.trace.taken_by_stream(message.subject, no_interest=False)
+
+    def check_alone(self, message: Message) -> None:
+        """What is only to be traced is no part of a batch, but passes the checks of one."""
+        if batch_reply(message.reply, message.headers):
+            self.fast.check_message(message)
+        elif headers.value(message.headers, ATOMIC_ID):
+            self.atomic.check_message(message)
+        self.plain(message)
 
     def answered(self, message: Message, step: Callable[[Message], None]) -> None:
         try:
@@ -69,6 +108,7 @@ class Publisher:
             self.refuse(message.reply, error)
 
     def refuse(self, reply: bytes, error: ApiError) -> None:
+        self.trace_error = error.cause
         if not self.stream.config.no_ack:
             self.sink.answer(reply, answers.refusal(self.stream.name, error))
 
@@ -95,6 +135,7 @@ class Publisher:
             checks.source(message)
             duplicate = checks.duplicate_of(message)
             if duplicate:
+                self.trace_error = "msgid is duplicate"
                 self.sink.ack(message.reply, duplicate, b',"duplicate": true}')
                 return
             checks.expected_last_id(message)
@@ -102,6 +143,9 @@ class Publisher:
         checks.counter(message)
         checks.message_size(message)
         checks.header_size(message)
+        checks.server_room()
+        if not self.trace_taken(message):
+            return
         seq = self.keep(message)
         tail = answers.counter_tail(message.total) if message.total else b"}"
         self.sink.ack(message.reply, seq, tail)
@@ -127,7 +171,7 @@ class Publisher:
                 message.ts_ns,
             )
         except StoreError as error:
-            raise errors.STREAM_STORE_FAILED(err=str(error)) from None
+            raise errors.STREAM_STORE_FAILED(err=str(error)).because(str(error)) from None
         self.after(message, keep=1)
         self.note_schedule(message, seq)
         self.republish(message, seq, before)

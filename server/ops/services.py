@@ -36,6 +36,7 @@ from server.ops.varz import varz
 if TYPE_CHECKING:
     from server.core._account import Account, PySub
     from server.core._client import Client
+    from server.core.msgtrace import MessageTrace
     from server.ops.events import ServerEvents
     from server.ops.identity import Identity
     from server.ops.view import ServerView
@@ -146,13 +147,23 @@ class SystemServices:
         def own_statistics(asked: AccountStatzRequest) -> Any:
             return self._account_statz([account.name], asked.include_unused)
 
+        def note(trace: MessageTrace, subject: str) -> None:
+            """These are services of the system account, under other subjects there."""
+            words = subject.split(".")
+            about = "USER" if words[2] == "USER" else "ACCOUNT"
+            to = f"$SYS.REQ.{about}.{account.name}.{words[-1]}"
+            trace.imported(self._view.broker.system_account.name, subject, to)
+
         about = "$SYS.REQ.ACCOUNT.PING."
-        return [
+        subs = [
             self._serve(account, about + "CONNZ", ConnzRequest, own_connections),
             self._serve(account, PING + ".CONNZ", ConnzRequest, own_connections),
             self._serve(account, about + "STATZ", AccountStatzRequest, own_statistics),
             account.serve("$SYS.REQ.USER.INFO", self._on_user_info),
         ]
+        for sub in subs:
+            sub.on_traced = note
+        return subs
 
     def _serve(
         self, account: Account, subject: str, shape: type[Shape], page: Callable[[Shape], Any]

@@ -32,8 +32,9 @@ cdef struct PubArgs:
 
 # What a connection does with each operation. Pointers live until the callback returns.
 cdef struct Ops:
-    # The line alone, before the payload has arrived: limits. Once per message.
-    int (*pub_line)(void* context, const PubArgs* args) noexcept
+    # The line alone, before the payload has arrived: limits. Once per message. Of the payload
+    # `have` bytes are there; they may be those of what follows it as well.
+    int (*pub_line)(void* context, const PubArgs* args, const char* payload, size_t have) noexcept
     int (*pub)(void* context, const PubArgs* args, const char* payload) noexcept
     int (*sub)(void* context, const char* subject, size_t subject_len, const char* queue,
                size_t queue_len, const char* sid, size_t sid_len) noexcept

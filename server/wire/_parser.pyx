@@ -229,14 +229,14 @@ cdef inline int finish_pub(Parser* parser, const Ops* ops, void* context, const 
     after[0] = NULL
     if have >= size + 2 and payload[size] == c'\r' and payload[size + 1] == c'\n':
         if not parser.line_checked and not (args.repeat and parser.repeat_cleared):
-            answer = ops.pub_line(context, args)
+            answer = ops.pub_line(context, args, payload, have)
             if answer != GO_ON:
                 return answer
         parser.line_checked = False
         after[0] = payload + size + 2
         return ops.pub(context, args, payload)
     if not parser.line_checked:
-        answer = ops.pub_line(context, args)
+        answer = ops.pub_line(context, args, payload, have)
         if answer != GO_ON:
             return answer
         parser.line_checked = True
@@ -423,7 +423,9 @@ cdef size_t parse(Parser* parser, const Ops* ops, void* context, const char* dat
     return scan.at - data
 
 
-cdef int record_pub_line(void* context, const PubArgs* args) noexcept:
+cdef int record_pub_line(
+    void* context, const PubArgs* args, const char* payload, size_t have
+) noexcept:
     return (<Recorder> context).add(("line", args.size))
 
 cdef int record_pub(void* context, const PubArgs* args, const char* payload) noexcept:

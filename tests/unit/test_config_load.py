@@ -269,7 +269,6 @@ def test_jetstream(tmp_path: Path) -> None:
         "accounts { A { exports: [ { stream: a } ] } }",
         "accounts { A { imports: [ { stream: { account: B, subject: a } } ] } }",
         "accounts { A { mappings { a: b } } }",
-        "accounts { A { msg_trace: a } }",
         "jetstream { tpm { pcr: 1 } }",
     ],
 )

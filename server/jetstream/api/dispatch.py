@@ -25,6 +25,7 @@ from server.version import JETSTREAM_API_LEVEL
 
 if TYPE_CHECKING:
     from server.core._client import Client
+    from server.core.msgtrace import MessageTrace
 
 PREFIX: Final = "$JS.API."
 TYPE_PREFIX: Final = "io.nats.jetstream.api.v1."
@@ -120,7 +121,18 @@ class Api:
         def hear(subject: str, reply: str, block: bytes, body: bytes, who: Client | None) -> None:
             self.enqueue(account, subject.removeprefix(prefix), reply, block, body, who)
 
-        return [account.serve(prefix + tail, hear) for tail in HEARD]
+        def note(trace: MessageTrace, subject: str) -> None:
+            """Requests are a service of the system account."""
+            plain = PREFIX + subject.removeprefix(prefix)
+            if plain != subject:
+                trace.mapped(plain)
+            trace.imported(owner.name, plain, plain)
+
+        owner = self._engine.broker.system_account
+        subs = [account.serve(prefix + tail, hear) for tail in HEARD]
+        for sub in subs:
+            sub.on_traced = note if account is not owner else None
+        return subs
 
     def _subscribe_domain(self, account: Account, prefix: str) -> list[PySub]:
         def pass_on(subject: str, reply: str, headers: bytes, body: bytes, _: str) -> None:
