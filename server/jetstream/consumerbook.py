@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from server.jetstream._commit import LocalCommit, Writer
 from server.jetstream.consumer_config import ConsumerConfig
+from server.jetstream.offline import consumer_reason
 from storage._store import StreamStore
 
 CONFIGURATION: Final = "c."
@@ -29,11 +30,19 @@ class Entry(msgspec.Struct):
     config: ConsumerConfig
 
 
+class RawEntry(msgspec.Struct):
+    """The same with everything that its configuration says."""
+
+    config: dict[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class KeptConsumer:
     name: str
     config: ConsumerConfig
     created_ns: int
+    offline: str = ""
+    """Why it cannot be served."""
 
 
 def key_of(account: str, stream: str, name: str) -> str:
@@ -50,6 +59,7 @@ class ConsumerBook(Writer):
         self._commit: LocalCommit | None = None
         self._configurations: dict[str, dict[str, int]] = {}
         self._kept: dict[str, dict[str, Entry]] = {}
+        self._offline: dict[str, str] = {}
         self._states: dict[str, list[tuple[int, bytes]]] = {}
         self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
         self.is_dirty = False  # something was written in this turn
@@ -68,6 +78,11 @@ class ConsumerBook(Writer):
             self._configurations.setdefault(owner, {})[name] = found.seq
             entry = msgspec.json.decode(found.payload, type=Entry)
             self._kept.setdefault(owner, {})[name] = entry
+            raw = msgspec.json.decode(found.payload, type=RawEntry)
+            if reason := consumer_reason(entry.config, raw.config):
+                self._offline[f"{owner}.{name}"] = reason
+            else:
+                self._offline.pop(f"{owner}.{name}", None)
 
     def attach(self, commit: LocalCommit) -> None:
         self._commit = commit
@@ -131,7 +146,15 @@ class ConsumerBook(Writer):
 
     def of_stream(self, account: str, stream: str) -> list[KeptConsumer]:
         found = self._kept.get(f"{account}.{stream}", {})
-        return [KeptConsumer(name, kept.config, kept.created_ns) for name, kept in found.items()]
+        return [
+            KeptConsumer(
+                name,
+                kept.config,
+                kept.created_ns,
+                self._offline.get(key_of(account, stream, name), ""),
+            )
+            for name, kept in found.items()
+        ]
 
     def state(self, key: str) -> list[tuple[int, bytes]]:
         """The records of a state with their sequences, in order; asked once."""

@@ -11,6 +11,7 @@ import msgspec
 from server.jetstream.config import StreamConfig
 from server.jetstream.consumer_config import ConsumerConfig
 from server.jetstream.consumerbook import ConsumerBook, KeptConsumer
+from server.jetstream.offline import stream_reason
 from server.jetstream.positions import KeptPositions, PositionFiles, file_stem
 from server.jetstream.stores import Recovered, StoreUnavailable
 from server.jetstream.stream import store_limits
@@ -43,6 +44,11 @@ def settings_of(account: str, config: StreamConfig, created_ns: int) -> Settings
 
 def config_of(settings: Settings) -> StreamConfig:
     return msgspec.json.decode(settings["config"], type=StreamConfig)
+
+
+def recovered(settings: Settings, config: StreamConfig, store: StreamStore) -> Recovered:
+    offline = stream_reason(config, settings["config"])
+    return Recovered(settings["account"], config, settings["created_ns"], store, offline)
 
 
 def label_of(settings: Settings) -> str:
@@ -211,7 +217,7 @@ class DiskStores:
                 continue
             config = config_of(settings)
             self._keep_home(settings["account"], config.name, store)
-            yield Recovered(settings["account"], config, settings["created_ns"], store)
+            yield recovered(settings, config, store)
         yield from self._recover_memory()
 
     def close(self) -> None:
@@ -265,4 +271,4 @@ class DiskStores:
                 continue
             config = config_of(settings)
             store = open_memory_store(store_limits(config), config.first_seq)
-            yield Recovered(settings["account"], config, settings["created_ns"], store)
+            yield recovered(settings, config, store)

@@ -12,15 +12,17 @@ from config.options import AccountJetStreamOptions, JetStreamOptions, Options
 from server.clock import Clock, Random
 from server.core._account import Account
 from server.core._broker import Broker
+from server.core.subject import overlaps
 from server.jetstream import consumers, errors, validate
 from server.jetstream._hub import ConsumerHub
 from server.jetstream.advisory import Advisories
 from server.jetstream.apierror import ApiError
 from server.jetstream.config import StreamConfig, adopt_required_level
 from server.jetstream.copiers import Copiers
+from server.jetstream.offline import OfflineStream
 from server.jetstream.restores import Restores
 from server.jetstream.snapshots import Snapshots
-from server.jetstream.stores import Stores, StoreUnavailable
+from server.jetstream.stores import Recovered, Stores, StoreUnavailable
 from server.jetstream.stream import OpenIngest, Stream
 from server.jetstream.subjectindex import SubjectIndex
 from server.jetstream.timers import Timers
@@ -51,6 +53,8 @@ class JetStreamAccount:
         """In order."""
         self._subjects: SubjectIndex[Stream] = SubjectIndex()
         self._reserved_bytes: Counter[str] = Counter()
+        self.offline: dict[str, OfflineStream] = {}
+        """By name: kept, and not served."""
         self.api = ApiCounts()
 
     def add(self, stream: Stream) -> None:
@@ -95,13 +99,27 @@ class JetStreamAccount:
             stream is not but
             for subject in subjects
             for stream in self._subjects.overlapping(subject)
+        ) or any(
+            overlaps(subject, other)
+            for offline in self.offline.values()
+            for other in offline.config.subjects
+            for subject in subjects
         )
+
+    def online(self, name: str) -> None:
+        """ApiError when the stream of that name is offline."""
+        if name in self.offline:
+            raise errors.STREAM_OFFLINE_REASON(err=self.offline[name].reason)
 
     def matching(self, subject: str) -> Sequence[str]:
         """The streams that hear something of `subject`, by name; all when it is empty."""
         if not subject:
-            return self.names
-        return sorted({stream.name for stream in self._subjects.overlapping(subject)})
+            return sorted([*self.names, *self.offline]) if self.offline else self.names
+        found = {stream.name for stream in self._subjects.overlapping(subject)}
+        for name, offline in self.offline.items():
+            if any(overlaps(subject, own) for own in offline.config.subjects):
+                found.add(name)
+        return sorted(found)
 
 
 class Engine:
@@ -175,6 +193,9 @@ class Engine:
                     "its account has no JetStream"
                 )
                 continue
+            if self._keep_offline(owner, found):
+                all_served = False
+                continue
             stream = Stream(
                 self, owner.account, found.config, found.store, found.created_ns, self._open_ingest
             )
@@ -186,6 +207,27 @@ class Engine:
             self.stores.book.drop_strays()
         for stream in self.streams():
             self.copiers.follow(stream)
+
+    def _keep_offline(self, owner: JetStreamAccount, found: Recovered) -> bool:
+        """Whether the stream, or a consumer of it, was made for a newer server."""
+        name, reason = found.config.name, found.offline
+        consumers = {
+            kept.name: kept.offline
+            for kept in self.stores.consumers(owner.name, name)
+            if kept.offline
+        }
+        if not reason and not consumers:
+            return False
+        for consumer, why in consumers.items():
+            path = f"{owner.name} > {name} > {consumer}"
+            self.warn(f"  Detected unsupported consumer '{path}': {why}")
+        if reason:
+            self.warn(f"  Detected unsupported stream '{owner.name} > {name}': {reason}")
+        else:
+            self.warn(f"  Stopping unsupported stream '{owner.name} > {name}'")
+            reason = f'stopped - unsupported consumer "{next(iter(consumers))}"'
+        owner.offline[name] = OfflineStream(found.config, found.store, reason, consumers)
+        return True
 
     def random_below(self, bound: int) -> int:
         return self.random.below(bound)
@@ -211,6 +253,7 @@ class Engine:
 
     def create(self, owner: JetStreamAccount, asked: StreamConfig, pedantic: bool) -> Stream:
         """A new stream, or the one that already is exactly so. ApiError when it may not be."""
+        owner.online(asked.name)
         self.check_room(owner, asked)
         config = validate.check_config(asked, self.surroundings(owner), pedantic)
         if config.num_replicas > 1:
@@ -246,7 +289,7 @@ class Engine:
 
     def check_free(self, owner: JetStreamAccount, config: StreamConfig) -> None:
         """Neither its name nor its subjects are taken."""
-        if config.name in owner.streams:
+        if config.name in owner.streams or config.name in owner.offline:
             raise errors.STREAM_NAME_EXIST_RESTORE_FAILED()
         if owner.overlapping(config.subjects):
             raise errors.STREAM_SUBJECT_OVERLAP()
@@ -283,6 +326,12 @@ class Engine:
         owner.remove(stream)
         self.stores.remove(owner.name, stream.config, stream.store)
         self.advisories.stream_action(stream, "DELETED", "delete")
+
+    def delete_offline(self, owner: JetStreamAccount, name: str) -> None:
+        gone = owner.offline.pop(name)
+        kept = [each.name for each in self.stores.consumers(owner.name, name)]
+        self.stores.remove_consumers(owner.name, name, kept)
+        self.stores.remove(owner.name, gone.config, gone.store)
 
     def close(self) -> None:
         self.snapshots.close()

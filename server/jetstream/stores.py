@@ -28,6 +28,8 @@ class Recovered:
     config: StreamConfig
     created_ns: int
     store: StreamStore
+    offline: str = ""
+    """Why it cannot be served."""
 
 
 class Stores(Protocol):

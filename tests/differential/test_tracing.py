@@ -249,9 +249,7 @@ CASES = {
     },
     "only-nobody": Case(TO | {ONLY: "true"}),
     "only-queue": Case(TO | {ONLY: "true"}, ["SUB open.a q 1"]),
-    "only-no-echo": Case(
-        TO | {ONLY: "true"}, own_subs=["SUB open.a 1"], options={"echo": False}
-    ),
+    "only-no-echo": Case(TO | {ONLY: "true"}, own_subs=["SUB open.a 1"], options={"echo": False}),
     "only-without-destination": Case({ONLY: "true"}, ["SUB open.a 1"], traces=0),
     "only-request": Case(
         TO | {ONLY: "true"}, ["SUB open.a 1"], own_subs=["SUB open.r 1"], reply="open.r"
@@ -299,10 +297,12 @@ CASES = {
     "bad-reply": Case(TO, ["SUB open.a 1"], reply="$JS.ACK.x"),
     "destination-denied": Case({DEST: "trace.no"}, ["SUB open.a 1"], options=BOUND, traces=0),
     "destination-not-allowed": Case({DEST: "else"}, ["SUB open.a 1"], options=BOUND, traces=0),
-    "sub-denied": Case(TO, ["SUB open.* 1", "SUB open.* q 2"], subject="open.secret",
-                       listener=BOUND),
-    "only-sub-denied": Case(TO | {ONLY: "1"}, ["SUB open.* 1"], subject="open.secret",
-                            listener=BOUND),
+    "sub-denied": Case(
+        TO, ["SUB open.* 1", "SUB open.* q 2"], subject="open.secret", listener=BOUND
+    ),
+    "only-sub-denied": Case(
+        TO | {ONLY: "1"}, ["SUB open.* 1"], subject="open.secret", listener=BOUND
+    ),
     # traceparent
     "parent": Case({"traceparent": PARENT % "01"}, ["SUB open.a 1"]),
     "parent-case": Case({"TraceParent": PARENT % "03"}, ["SUB open.a 1"]),
@@ -320,8 +320,19 @@ CASES = {
             {"traceparent": PARENT % flags}, ["SUB open.a 1"], traces=traces
         )
         for flags, traces in (
-            ("00", 0), ("02", 0), ("1", 0), ("001", 0), ("xx", 0), ("", 0), ("01-x", 0),
-            ("7f", 1), ("81", 0), ("ff", 0), ("+1", 1), ("-1", 0), ("0F", 1),
+            ("00", 0),
+            ("02", 0),
+            ("1", 0),
+            ("001", 0),
+            ("xx", 0),
+            ("", 0),
+            ("01-x", 0),
+            ("7f", 1),
+            ("81", 0),
+            ("ff", 0),
+            ("+1", 1),
+            ("-1", 0),
+            ("0F", 1),
         )
     },
     "parent-of-an-account-without": Case(
@@ -329,17 +340,25 @@ CASES = {
     ),
     # what is no stream of messages
     "api": Case(TO, subject="$JS.API.INFO", own_subs=["SUB open.r 1"], reply="open.r"),
-    "api-only": Case(TO | {ONLY: "1"}, subject="$JS.API.INFO", own_subs=["SUB open.r 1"],
-                     reply="open.r"),
-    "api-of-the-domain": Case(TO, subject="$JS.hub.API.INFO", own_subs=["SUB open.r 1"],
-                              reply="open.r"),
-    "api-unknown-stream": Case(TO, subject="$JS.API.STREAM.INFO.NONE", own_subs=["SUB open.r 1"],
-                               reply="open.r"),
+    "api-only": Case(
+        TO | {ONLY: "1"}, subject="$JS.API.INFO", own_subs=["SUB open.r 1"], reply="open.r"
+    ),
+    "api-of-the-domain": Case(
+        TO, subject="$JS.hub.API.INFO", own_subs=["SUB open.r 1"], reply="open.r"
+    ),
+    "api-unknown-stream": Case(
+        TO, subject="$JS.API.STREAM.INFO.NONE", own_subs=["SUB open.r 1"], reply="open.r"
+    ),
     **{
-        f"{kind}-{subject}": Case(TO | more, subject=subject, own_subs=["SUB open.r 1"],
-                                  reply="open.r")
-        for subject in ("$SYS.REQ.USER.INFO", "$SYS.REQ.ACCOUNT.PING.STATZ",
-                        "$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.SERVER.PING.CONNZ")
+        f"{kind}-{subject}": Case(
+            TO | more, subject=subject, own_subs=["SUB open.r 1"], reply="open.r"
+        )
+        for subject in (
+            "$SYS.REQ.USER.INFO",
+            "$SYS.REQ.ACCOUNT.PING.STATZ",
+            "$SYS.REQ.ACCOUNT.PING.CONNZ",
+            "$SYS.REQ.SERVER.PING.CONNZ",
+        )
         for kind, more in (("request", {}), ("only", {ONLY: "1"}))
     },
     "ack-of-nothing": Case(TO, subject="$JS.ACK.S.C.1.1.1.1700000000000000000.0"),
@@ -375,8 +394,10 @@ def masked(found: Any) -> Any:
     told, events, heard = found
     for _, _, event in events:
         event["events"].sort(key=lambda each: each.get("sub", ""))
-    return [mask_answer(each) for each in told], events, sorted(
-        each for each in heard if not each[0].startswith(("trace.", "nobody."))
+    return (
+        [mask_answer(each) for each in told],
+        events,
+        sorted(each for each in heard if not each[0].startswith(("trace.", "nobody."))),
     )
 
 
@@ -447,8 +468,11 @@ def store(stage: Stage, case: Stored, more: dict[str, str]) -> Any:
     events = stage.events(1)
     told = [json.loads(payload) if payload else block for _, block, payload in publisher.settle()]
     info = ask(publisher, "STREAM.INFO.S", {})
-    found = ask(publisher, "STREAM.MSG.GET.S", {"last_by_subj": ">"}) if (
-        info["state"]["messages"]) else {"message": {}}
+    found = (
+        ask(publisher, "STREAM.MSG.GET.S", {"last_by_subj": ">"})
+        if (info["state"]["messages"])
+        else {"message": {}}
+    )
     ask(publisher, "STREAM.DELETE.S", {})
     message = {key: found["message"].get(key) for key in ("subject", "seq", "hdrs", "data")}
     return events, told, info["state"]["last_seq"], message

@@ -35,6 +35,8 @@ from server.jetstream.gotime import ZERO_TIME, shown_time
 def page(request: Request) -> tuple[int, list[Consumer]]:
     """The offset that is asked for and the stream's consumers that are nobody's secret."""
     asked = request.optional(Paged, "JSApiConsumersRequest")
+    if request.names[0] in request.jetstream.offline:
+        return 0, []
     stream = request.stream(request.names[0])
     shown = sorted(name for name, each in stream.consumers.items() if not each.config.direct)
     return max(asked.offset, 0), [stream.consumers[name] for name in shown]
@@ -54,7 +56,11 @@ def list_consumers(request: Request) -> Generator[None, None, Answer]:
     for consumer in found[offset : offset + LIST_LIMIT]:
         shown.append(Raw(encode(consumer_info(consumer, with_server=False))))
         yield
-    return {"total": len(found), "offset": offset, "limit": LIST_LIMIT, "consumers": shown}
+    answer: Answer = {"total": len(found), "offset": offset, "limit": LIST_LIMIT}
+    answer["consumers"] = shown
+    if offline := request.jetstream.offline.get(request.names[0]):
+        answer |= {"missing": sorted(offline.consumers), "offline": offline.consumers}
+    return answer
 
 
 def info(request: Request) -> Answer:

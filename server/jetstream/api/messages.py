@@ -12,6 +12,7 @@ from server.jetstream.api.request import (
     MessageDeleteRequest,
     MessageGetRequest,
     Request,
+    Unanswered,
 )
 from server.jetstream.gotime import time_ns, time_text
 from server.jetstream.stream import Stream
@@ -23,6 +24,8 @@ def get(request: Request) -> Answer:
     asked = request.decode(MessageGetRequest, "JSApiMsgGetRequest")
     if asked.batch > 0 or asked.max_bytes > 0 or not names_one(asked):
         raise errors.BAD_REQUEST()
+    if request.names[0] in request.jetstream.offline:
+        raise Unanswered
     found = find(request.stream(request.names[0]), asked)
     if found is None:
         raise errors.NO_MESSAGE_FOUND()

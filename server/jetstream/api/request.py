@@ -75,6 +75,9 @@ class Request:
 
     def consumer(self) -> Consumer:
         """The consumer that the subject's two names tell."""
+        offline = self.jetstream.offline.get(self.names[0])
+        if offline is not None and self.names[1] in offline.consumers:
+            raise errors.CONSUMER_OFFLINE_REASON(err=offline.consumers[self.names[1]])
         found = self.stream(self.names[0]).consumers.get(self.names[1])
         if found is None:
             raise errors.CONSUMER_NOT_FOUND()
@@ -83,6 +86,7 @@ class Request:
     def stream(self, name: str) -> Stream:
         found = self.jetstream.streams.get(name)
         if found is None:
+            self.jetstream.online(name)
             raise errors.STREAM_NOT_FOUND()
         return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec import Raw
 
@@ -20,6 +20,9 @@ from server.jetstream.api.request import (
 from server.jetstream.config import StreamConfigRequest, set_required_level
 from server.jetstream.gojson import encode
 from server.jetstream.stream import Stream
+
+if TYPE_CHECKING:
+    from server.jetstream.engine import JetStreamAccount
 
 NAMES_LIMIT: Final = 1024
 LIST_LIMIT: Final = 256
@@ -70,6 +73,9 @@ def enforced(stream: Stream) -> Generator[None, None, Answer]:
 
 def delete(request: Request) -> Answer:
     request.demand_no_body()
+    if request.names[0] in request.jetstream.offline:
+        request.engine.delete_offline(request.jetstream, request.names[0])
+        return {"success": True}
     stream = request.stream(request.names[0])
     request.engine.delete(request.jetstream, stream)
     return {"success": True}
@@ -95,7 +101,13 @@ def list_streams(request: Request) -> Generator[None, None, Answer]:
         if stream is not None:  # it may go while the page is made
             rows.append(Raw(encode(stream_info(stream, with_server=False))))
             yield
-    return shown | {"streams": rows}
+    return shown | {"streams": rows} | offline_of(owner, page)
+
+
+def offline_of(owner: JetStreamAccount, names: Sequence[str]) -> Answer:
+    """Which of them are kept and not served, and why."""
+    offline = {name: owner.offline[name].reason for name in names if name in owner.offline}
+    return {"missing": list(offline), "offline": offline} if offline else {}
 
 
 def page_of(rows: Sequence[str], offset: int, limit: int) -> tuple[int, Sequence[str]]:

@@ -84,8 +84,11 @@ def stalled(player: Player) -> str:
     player.subscribe("pushed", "pushed.here")
     player.barrier()
     config = {
-        "name": "F", "deliver_subject": "pushed.here", "ack_policy": "none",
-        "flow_control": True, "idle_heartbeat": 100_000_000,
+        "name": "F",
+        "deliver_subject": "pushed.here",
+        "ack_policy": "none",
+        "flow_control": True,
+        "idle_heartbeat": 100_000_000,
     }
     ask(player, "CONSUMER.CREATE.S.F", {"stream_name": "S", "config": config})
     return next_ask(player)
