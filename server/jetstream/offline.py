@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Final
 
 import msgspec
@@ -21,17 +22,22 @@ from storage.ports import StreamStore
 
 LEVEL: Final = re.compile(r"[+-]?[0-9]{1,18}")
 # What stands below a key, where that is a struct or a list of them.
-BELOW: Final[dict[tuple[type[Struct], str], type[Struct]]] = {
-    (kinds.StreamConfig, "placement"): kinds.Placement,
-    (kinds.StreamConfig, "mirror"): kinds.StreamSource,
-    (kinds.StreamConfig, "sources"): kinds.StreamSource,
-    (kinds.StreamConfig, "subject_transform"): kinds.SubjectTransformConfig,
-    (kinds.StreamConfig, "republish"): kinds.RePublish,
-    (kinds.StreamConfig, "consumer_limits"): kinds.StreamConsumerLimits,
-    (kinds.StreamSource, "subject_transforms"): kinds.SubjectTransformConfig,
-    (kinds.StreamSource, "external"): kinds.ExternalStream,
-    (kinds.StreamSource, "consumer"): kinds.StreamConsumerSource,
+BELOW: Final[dict[type[Struct], dict[str, type[Struct]]]] = {
+    kinds.StreamConfig: {
+        "placement": kinds.Placement,
+        "mirror": kinds.StreamSource,
+        "sources": kinds.StreamSource,
+        "subject_transform": kinds.SubjectTransformConfig,
+        "republish": kinds.RePublish,
+        "consumer_limits": kinds.StreamConsumerLimits,
+    },
+    kinds.StreamSource: {
+        "subject_transforms": kinds.SubjectTransformConfig,
+        "external": kinds.ExternalStream,
+        "consumer": kinds.StreamConsumerSource,
+    },
 }
+NOTHING_BELOW: Final[dict[str, type[Struct]]] = {}
 
 
 @dataclass(slots=True)
@@ -70,11 +76,15 @@ def unknown_key(kind: type[Struct], kept: Any) -> str:
         return next(filter(None, (unknown_key(kind, each) for each in kept)), "")
     if not isinstance(kept, dict):
         return ""
-    for key, value in kept.items():
-        if key not in kind.__struct_encode_fields__:
-            return str(key)
-        below = BELOW.get((kind, key))
-        found = unknown_key(below, value) if below is not None else ""
-        if found:
+    if not kept.keys() <= known_keys(kind):
+        return next(str(key) for key in kept if key not in known_keys(kind))
+    for key, below in BELOW.get(kind, NOTHING_BELOW).items():
+        value = kept.get(key)
+        if value and (found := unknown_key(below, value)):
             return found
     return ""
+
+
+@cache
+def known_keys(kind: type[Struct]) -> frozenset[str]:
+    return frozenset(kind.__struct_encode_fields__)
