@@ -83,7 +83,8 @@ def send(command: str, target: str, program: str) -> None:
         target = read_pid_file(target)
     prefix = target.removesuffix("*")
     is_glob = target.endswith("*")
-    if prefix and not prefix.isdecimal():
+    # Process 0 would be every process of the terminal.
+    if prefix and not (prefix.isdecimal() and int(prefix)):
         raise SignalError(f"invalid pid: {prefix}")
     pids = [int(prefix)] if prefix and not is_glob else pids_of(program)
     if len(pids) > 1 and not is_glob:

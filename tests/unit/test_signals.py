@@ -92,6 +92,7 @@ def test_a_star_hits_all_that_begin_so(sleepers: list[subprocess.Popen[bytes]]) 
     [
         ("term", "", "no nobody-has-this processes running"),
         ("term", "x12", "invalid pid: x12"),
+        ("term", "0", "invalid pid: 0"),
         ("nonsense", "1", 'unknown signal "nonsense"'),
         ("term", "4194399", '\nsignal "term" 4194399: no such process'),
     ],
