@@ -83,7 +83,8 @@ def recheck_clients(app: App, changed: set[str], old: Options) -> None:
         for client in clients:
             app.hooks.set_trace(client)
     if app.options.max_connections < old.max_connections:
-        close_surplus(app)
+        close_server_surplus(app)
+    close_account_surplus(app)
     forget_accounts(app, old)
 
 
@@ -95,16 +96,29 @@ def is_pinned(app: App, client: Client) -> bool:
     )
 
 
-def close_surplus(app: App) -> None:
+def close_server_surplus(app: App) -> None:
+    surplus = surplus_of(app, list(app.broker.clients.values()), app.options.max_connections)
+    for client in surplus:
+        app.logger.error("maximum connections exceeded", client.label)
+        client.close("Maximum Connections Exceeded", "maximum connections exceeded")
+    if surplus:
+        app.logger.notice(f"Closed {len(surplus)} connections to fall within max_connections")
+
+
+def close_account_surplus(app: App) -> None:
+    error = "maximum account active connections exceeded"
+    for account in app.broker.accounts.values():
+        if 0 <= account.max_connections < account.connections:
+            members = [c for c in app.broker.clients.values() if c.account is account]
+            for client in surplus_of(app, members, account.max_connections):
+                app.logger.error(error, client.label)
+                client.close("Maximum Account Connections Exceeded", error)
+
+
+def surplus_of(app: App, clients: list[Client], limit: int) -> list[Client]:
     """Random ones, so that no one application loses all of its connections."""
-    clients = list(app.broker.clients.values())
-    surplus = len(clients) - app.options.max_connections
-    for _ in range(surplus):
-        chosen = clients.pop(app.random.below(len(clients)))
-        app.logger.error("maximum connections exceeded", chosen.label)
-        chosen.close("Maximum Connections Exceeded", "maximum connections exceeded")
-    if surplus > 0:
-        app.logger.notice(f"Closed {surplus} connections to fall within max_connections")
+    count = max(0, len(clients) - limit)
+    return [clients.pop(app.random.below(len(clients))) for _ in range(count)]
 
 
 def forget_accounts(app: App, old: Options) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,27 @@ def test_a_smaller_number_of_connections_closes_the_surplus(tmp_path: Path) -> N
             told += client.line() == "-ERR 'maximum connections exceeded'"
             client.socket.close()
         assert told == 3
+
+
+@pytest.mark.feature("3-091")
+def test_a_smaller_number_for_an_account_closes_its_surplus(tmp_path: Path) -> None:
+    with_limit = """accounts {
+      A { users: [ {user: a, password: a} ], limits { max_conn: %d } }
+      B { users: [ {user: b, password: b} ] }
+    }"""
+    with ServerProcess(tmp_path, config=with_limit % 10) as server, ExitStack() as stack:
+        clients = [stack.enter_context(server.connect()) for _ in range(6)]
+        for client, user in zip(clients, "aaaabb", strict=True):
+            client.handshake(user=user, **{"pass": user})
+        server.reload(with_limit % 1)
+        server.wait_log("Reloaded server configuration")
+        answers = []
+        for client in clients:
+            client.send("PING\r\n")
+            answers.append(client.line())
+        assert answers[4:] == ["PONG", "PONG"]
+        refusal = "-ERR 'maximum account active connections exceeded'"
+        assert sorted(answers[:4]) == [*3 * [refusal], "PONG"]
 
 
 @pytest.mark.feature("2-014", "3-027")
