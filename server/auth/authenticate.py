@@ -81,7 +81,8 @@ class Authenticator:
             self._log.warn(
                 f'User "{client.options.user}" found in connect proto, but user required from cert'
             )
-        self.admit(client, users[name])
+        # A certificate does not stand for the password of a user that has one.
+        self._compare(client, users[name], client.options.password)
 
     def _prove(self, client: Client, login: Login) -> None:
         given = client.options

@@ -19,9 +19,9 @@ class TlsState:
 
     def as_connz(self) -> dict[str, Any]:
         """The keys of a monitoring page's entry."""
-        page: dict[str, Any] = {}
-        if self.version:
-            page = {"tls_version": self.version, "tls_cipher_suite": self.cipher}
+        if not self.version:
+            return {}
+        page: dict[str, Any] = {"tls_version": self.version, "tls_cipher_suite": self.cipher}
         if self.first:
             page["tls_first"] = True
         return page

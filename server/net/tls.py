@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from typing import Final
+from typing import Any, Final
 
 from config.options import TlsOptions
 
@@ -46,6 +46,30 @@ class TlsError(Exception):
     """A `tls` block that cannot be carried out; the text says what to change."""
 
 
+class Handshake(ssl.SSLObject):
+    """Keeps what a failed handshake has to say: the loop closes without sending it.
+
+    The error has it as `alert`, and the carrier sends it.
+    """
+
+    _outgoing: ssl.MemoryBIO
+
+    @classmethod
+    def _create(cls, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **more: Any) -> Handshake:
+        made: Handshake = super()._create(incoming, outgoing, **more)  # type: ignore[misc]
+        made._outgoing = outgoing
+        return made
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            error.alert = self._outgoing.read()  # type: ignore[attr-defined]
+            raise
+
+
 def server_context(tls: TlsOptions, demand_certificate: bool = True) -> ssl.SSLContext:
     """The context of a listener. With several certificates the client's server name chooses."""
     contexts = [new_context(tls, index) for index in range(len(tls.certificates))]
@@ -61,6 +85,7 @@ def server_context(tls: TlsOptions, demand_certificate: bool = True) -> ssl.SSLC
 
 def new_context(tls: TlsOptions, index: int) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.sslobject_class = Handshake
     context.minimum_version = VERSIONS[tls.min_version]
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
     if tls.cipher_suites:

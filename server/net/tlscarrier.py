@@ -26,6 +26,8 @@ SHUTDOWN_TIMEOUT_S: Final = 2.0
 # A peer that leaves more than this unread at the close gets no polite end.
 LINGER_BYTES_MAX: Final = 64 * 1024
 HANDSHAKE_FAILED: Final = "TLS Handshake Failure"
+NOT_TLS: Final = {"HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER"}
+NO_TLS_TEXT: Final = "tls: first record does not look like a TLS handshake"
 
 # One buffer for all: it is filled and consumed within one callback of the loop.
 _read_buffer = memoryview(bytearray(READ_BUFFER_BYTES))
@@ -204,7 +206,10 @@ class Carrier(asyncio.BufferedProtocol):
         timer = self._loop.call_later(settings.timeout_s, self._time_out)
         # The time for CONNECT begins behind the handshake.
         self.client.postpone_auth_timeout(int(settings.timeout_s * 1e9))
+        own: socket.socket | None = None
         try:
+            # The loop closes its descriptor before an error gets here.
+            own = self._socket.dup()
             await self._loop.connect_accepted_socket(
                 lambda: self,
                 self._socket,
@@ -215,19 +220,32 @@ class Carrier(asyncio.BufferedProtocol):
             )
         except (ssl.SSLError, OSError) as error:
             if not self.client.closed:
+                self._say_alert(own, error)
                 self._fail(describe(error))
         finally:
             timer.cancel()
+            if own is not None:
+                own.close()
+
+    def _say_alert(self, sock: socket.socket | None, error: Exception) -> None:
+        """What TLS says about a failed handshake; nothing to who does not speak it."""
+        is_tls = isinstance(error, ssl.SSLError) and error.reason not in NOT_TLS
+        if sock is not None and is_tls:
+            with contextlib.suppress(OSError):
+                sock.send(getattr(error, "alert", b""))
 
     def _time_out(self) -> None:
         self._log.debug("TLS handshake timeout", self.client.label)
-        # In the clear: whoever has not upgraded yet can read it.
-        with contextlib.suppress(OSError):
-            self._socket.send(b"-ERR 'Secure Connection - TLS Required'\r\n")
+        if not isinstance(self.client.tls, TlsState):
+            # In the clear: whoever was told to upgrade and has not yet can read it.
+            with contextlib.suppress(OSError):
+                self._socket.send(b"-ERR 'Secure Connection - TLS Required'\r\n")
         self.client.close(HANDSHAKE_FAILED)
 
     def _fail(self, why: str) -> None:
-        self._log.error(f"TLS handshake error: {why}", self.client.label)
+        # Whoever does not speak TLS is no error of ours to look for.
+        tell = self._log.debug if why == NO_TLS_TEXT else self._log.error
+        tell(f"TLS handshake error: {why}", self.client.label)
         self.client.close(HANDSHAKE_FAILED)
 
     def _finish(self, connection: ssl.SSLObject) -> None:
@@ -307,6 +325,8 @@ class Carrier(asyncio.BufferedProtocol):
 def describe(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"tls: failed to verify certificate: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason in NOT_TLS:
+        return NO_TLS_TEXT
     if isinstance(error, ssl.SSLError) and error.reason:
         return f"tls: {error.reason.lower().replace('_', ' ')}"
     return str(error) or type(error).__name__

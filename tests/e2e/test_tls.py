@@ -234,6 +234,44 @@ def test_a_certificate_names_the_user(tmp_path: Path, pki: Pki) -> None:
             client.expect("-ERR 'Authorization Violation'")
 
 
+@pytest.mark.feature("4-015")
+def test_a_certificate_does_not_stand_for_a_password(tmp_path: Path, pki: Pki) -> None:
+    config = pki.config(
+        f'ca_file: "{pki.authority.ca_file}", verify_and_map: true',
+        outside='authorization { users = [ { user: "ann@acme.com", password: secret } ] }',
+    )
+    with ServerProcess(tmp_path, config=config) as server:
+        for password, answer in (("", "-ERR 'Authorization Violation'"), ("secret", "PONG")):
+            with server.connect() as client:
+                client.info()
+                pki.upgrade(client, pki.client)
+                client.connect_with(**{"pass": password})
+                client.expect(answer)
+
+
+@pytest.mark.feature("4-014", "3-050")
+@pytest.mark.parametrize(
+    ("block", "more", "alert"),
+    [
+        ("verify", {}, "CERTIFICATE_REQUIRED"),
+        ('min_version: "1.3"', {"maximum_version": ssl.TLSVersion.TLSv1_2}, "PROTOCOL_VERSION"),
+    ],
+)
+def test_who_is_refused_is_told_why(
+    tmp_path: Path, pki: Pki, block: str, more: dict[str, Any], alert: str
+) -> None:
+    config = pki.config(pki.verify() if block == "verify" else block)
+    with ServerProcess(tmp_path, config=config) as server, server.connect() as client:
+        client.info()
+        with pytest.raises(ssl.SSLError, match=alert):
+            pki.upgrade(client, **more)
+            client.line()
+        with server.connect() as plain:
+            plain.info()
+            plain.send("GET / HTTP/1.0\r\n\r\n")
+            assert plain.line() == ""
+
+
 @pytest.mark.feature("3-050")
 def test_the_lowest_version_can_be_raised(tmp_path: Path, pki: Pki) -> None:
     with ServerProcess(tmp_path, config=pki.config('min_version: "1.3"')) as server:
