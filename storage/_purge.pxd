@@ -20,6 +20,8 @@ cdef class PurgeJob:
     cdef int find_most(self) except -1
 
 
+# Nothing is in the indexes; what the home has is still there.
+cdef int forget_all(StreamStore store) except -1
 cdef PurgeJob purge_job(StreamStore store, SubjectFilter wanted, uint64_t seq, uint64_t keep)
 # Lowered limits, at most `most` removals; whether they hold.
 cdef bint enforce_limits(StreamStore store, uint64_t most) except -1

@@ -6,12 +6,16 @@ search through a million sequences, whichever is first. Lowered limits are carri
 too. And the end of a store whose stream is gone.
 """
 
-from libc.stdint cimport uint32_t
+from libc.stdint cimport int64_t, uint32_t
 
+from storage._headers cimport ttl_of
 from storage._memory cimport MemoryHome
+from storage._record cimport Record
+from storage._spans cimport HAS_TTL
 
 cdef enum:
     FOUND_AT_ONCE = 256
+    FEW = 16                # are removed as fast as the indexes are made anew
 
 
 cdef PurgeJob purge_job(StreamStore store, SubjectFilter wanted, uint64_t seq, uint64_t keep):
@@ -30,7 +34,40 @@ cdef PurgeJob purge_job(StreamStore store, SubjectFilter wanted, uint64_t seq, u
         job.purged = store.messages
         store._purge_all()
         job.done = True
+    elif wanted.filter_count == 0 and seq == 0 and keep == 1 and job.most > FEW and purge_but_newest(store):
+        job.purged = job.most
+        job.done = True
     return job
+
+
+cdef int forget_all(StreamStore store) except -1:
+    """Nothing is in the indexes; what the home has is still there."""
+    if store.events is not None:
+        store.events.purged(store.messages, store.bytes)
+    store.subjects.clear()
+    store.spans.remove_all()
+    if store.wheel is not None:
+        store.wheel.clear()
+    store.messages = store.bytes = 0
+    store.last_subject = 0
+    store.aged_seq = 0
+    return 0
+
+
+cdef bint purge_but_newest(StreamStore store) except -1:
+    """At once, unless the last sequence has no message, or one of which not all can be read."""
+    cdef Record record
+    cdef int64_t ttl_ns = 0
+    if store.read(store.last_seq, &record) == 0:
+        return False
+    if store.spans.slot(store.last_seq) & HAS_TTL:
+        ttl_ns = ttl_of(record.hdr, record.hdr_len) if record.hdr_len else 0
+        if ttl_ns == 0:
+            return False    # it did not come with the message
+    forget_all(store)
+    store._index(&record, ttl_ns)
+    store.home.drop_below(store.last_seq)
+    return True
 
 
 cdef class PurgeJob:

@@ -16,7 +16,7 @@ from libc.string cimport memcmp, memset
 from storage._age cimport expire, marker_headers, next_expiry
 from storage._headers cimport is_rollup, ttl_of
 from storage._index cimport FIRST_IS_BOUND, SUBJECT_ID_MASK, SUBJECT_LEN_MAX, Subject
-from storage._purge cimport enforce_limits, purge_job
+from storage._purge cimport enforce_limits, forget_all, purge_job
 from storage._questions cimport count_last, deleted_of, multi_last, next_message, order_subjects, ordered, state_of
 from storage._snapshot cimport decode_store, encode_store
 from storage._spans cimport HAS_TTL
@@ -451,15 +451,7 @@ cdef class StreamStore:
         return purge_job(self, self.filter_of(filters), seq, keep)
 
     cdef int _purge_all(self) except -1:
-        if self.events is not None:
-            self.events.purged(self.messages, self.bytes)
-        self.subjects.clear()
-        self.spans.remove_all()
-        if self.wheel is not None:
-            self.wheel.clear()
-        self.messages = self.bytes = 0
-        self.last_subject = 0
-        self.aged_seq = 0
+        forget_all(self)
         self.first_seq = self.last_seq + 1
         self.home.drop_below(self.first_seq)
         return 0

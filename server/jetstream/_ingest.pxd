@@ -28,6 +28,7 @@ cdef class StreamSink(Answering):
     cdef object commit
     cdef object publisher
     cdef object on_stored
+    cdef public object on_rollup    # called with how many messages stay, 1 or 0; None: nobody else is concerned
     cdef list subs                  # addresses of Sub
     cdef public Usage usage
     cdef int64_t usage_counted

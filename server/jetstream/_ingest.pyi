@@ -34,6 +34,8 @@ class StreamSink(Answering):
     """What subjects become before they are stored."""
     allow_rollup: bool
     """... and nobody but the store has to know of one."""
+    on_rollup: Callable[[int], object] | None
+    """Called with how many messages stay of all, 1 or 0."""
     ttls: dict[bytes, int]
     """Nanoseconds by the text of the header: those that are taken as they are."""
     sealed: bool

@@ -303,7 +303,9 @@ cdef class StreamSink(Answering):
     cdef int roll_up(self, const Msg* message, int what, bint keep) except -1:
         """Only what was just stored stays of its subject or of the stream."""
         if what == ROLL_ALL:
-            if self.store.messages > keep:
+            if self.on_rollup is not None:
+                self.on_rollup(keep)
+            else:
                 self.store.purge(None, keep=keep)
         elif keep and subject_kind(message.subject, message.subject_len) == SUBJECT_LITERAL:
             self.store.trim_subject(self.store.last_subject, keep, <uint64_t>-1)

@@ -62,6 +62,7 @@ class StreamIngest:
             domain=stream.engine.domain,
             window_ns=stream.config.duplicate_window,
         )
+        self.sink.on_rollup = stream.roll_up
         self.publisher.attach(self.sink)
         shared.commit.adopt(self.sink)
         self.sink.waiting_messages_max = options.max_buffered_messages or 100_000

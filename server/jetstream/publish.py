@@ -192,7 +192,7 @@ class Publisher:
         if message.rollup == "sub":
             store.purge(message.subject, keep=keep)
         elif message.rollup == "all":
-            store.purge(None, keep=keep)
+            self.stream.roll_up(keep)
         if headers.value(message.headers, schedule.NEXT) == schedule.PURGE:
             ended = headers.text(message.headers, schedule.SCHEDULER)
             if ended:

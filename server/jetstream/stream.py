@@ -220,6 +220,11 @@ class Stream:
             except StopIteration as done:
                 return int(done.value)
 
+    def roll_up(self, keep: int) -> None:
+        """The newest message replaces all others, if `keep` is 1; consumers hear it as a purge."""
+        if self.store.messages > keep:
+            self.purge("", 0, keep)
+
     def purge_in_slices(self, filters: str, seq: int, keep: int) -> Generator[None, None, int]:
         """The same, with a stop behind each slice. What is stored meanwhile is not touched."""
         if seq > self.store.last_seq and not filters and not keep:

@@ -75,6 +75,27 @@ def test_what_is_published_between_slices_stays(world: SimWorld) -> None:
     assert answer["state"]["subjects"] == {"s.0": 5, "s.1": 2 * REMOVED_AT_ONCE + 5}
 
 
+@pytest.mark.parametrize("messages", [10, 5_000])
+@pytest.mark.parametrize("filtered", [False, True])
+def test_consumers_go_on_at_once_behind_a_rollup_of_all(
+    world: SimWorld, messages: int, filtered: bool
+) -> None:
+    config = {"name": "S", "subjects": ["s.>"], "storage": "memory", "allow_rollup_hdrs": True}
+    world.ask("STREAM.UPDATE.S", config)
+    fill(world, messages)
+    consumer(world, **({"filter_subject": "s.0"} if filtered else {}))
+    pull(world, 3)
+    world.publish("s.0", b"all", head="NATS/1.0\r\nNats-Rollup: all\r\n\r\n")
+    world.settle()
+    state = world.ask("STREAM.INFO.S")["state"]
+    assert (state["messages"], state["first_seq"], state["num_subjects"]) == (1, messages + 1, 1)
+    info = world.ask("CONSUMER.INFO.S.C")
+    assert (info["num_pending"], info["num_ack_pending"]) == (1, 0)
+    assert [sequence(reply) for reply in pull(world, 9)] == [messages + 1]
+    fill(world, 4)
+    assert len(pull(world, 9)) == (2 if filtered else 4)
+
+
 @pytest.mark.feature("2.061")
 @pytest.mark.parametrize("filtered", [False, True])
 def test_a_consumer_goes_on_between_slices_and_behind_them(world: SimWorld, filtered: bool) -> None:
