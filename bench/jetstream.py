@@ -136,18 +136,31 @@ def fleet(storage: str, acked: bool) -> Run:
     """Each stream has one publisher that publishes 100 messages a second."""
 
     def run(program: Program, scale: Scale) -> Numbers:
-        publishers = max(scale.connections // 10, 1)
         with running(program) as server:
-            make_streams(server, publishers, storage)
-            return generate(
-                server,
-                "paced",
-                publishers=publishers,
-                rate=100,
-                size=PAYLOAD_BYTES,
-                seconds=scale.seconds,
-                warmup=2 * scale.warmup_s,
-                **({"acks": True} if acked else {}),
-            )
+            make_streams(server, fleet_size(scale), storage)
+            return paced(server, scale, **({"acks": True} if acked else {}))
 
     return run
+
+
+def bare_fleet(program: Program, scale: Scale) -> Numbers:
+    """The same connections and messages without streams: each publisher hears its own messages."""
+    with program.running() as server:
+        return paced(server, scale, heard=True)
+
+
+def fleet_size(scale: Scale) -> int:
+    return max(scale.connections // 10, 1)
+
+
+def paced(server: Server, scale: Scale, **wanted: object) -> Numbers:
+    return generate(
+        server,
+        "paced",
+        publishers=fleet_size(scale),
+        rate=100,
+        size=PAYLOAD_BYTES,
+        seconds=scale.seconds,
+        warmup=2 * scale.warmup_s,
+        **wanted,
+    )

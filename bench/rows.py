@@ -231,6 +231,9 @@ ROWS: tuple[Row, ...] = (
     _fleet("js_fleet_file_acked", "file", True, "the same, each publish acknowledged"),
     _fleet("js_fleet_memory", "memory", False, "the same in memory, without acks"),
     _fleet("js_fleet_memory_acked", "memory", True, "the same in memory, acknowledged"),
+    Row("js_fleet_bare", "streams", Measurement("js_fleet_bare", jetstream.bare_fleet),
+        "cpu_percent", "%", Better.LOWER, None,
+        "the same without streams: each publisher hears its own messages"),
 )  # fmt: skip
 
 

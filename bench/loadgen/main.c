@@ -34,7 +34,7 @@ static const char USAGE[] =
     "  delivered      one publish to bench.js under way at a time; when it comes back to another\n"
     "                 connection from the pull consumer P of stream B\n"
     "  paced          --publishers on subjects bench.paced.<i>, each publishes --rate a second; with\n"
-    "                 --acks each waits for answers\n"
+    "                 --acks each waits for answers, with --heard it hears its own messages\n"
     "  fetch          takes --count messages of the consumer P of stream B in batches of --batch,\n"
     "                 acknowledged with --acks; --batch 0: they are pushed to an ordered consumer\n"
     "  connections    opens --count connections (CONNECT, PING, PONG), looks at the server's memory\n"
@@ -70,6 +70,7 @@ static const char USAGE[] =
     "  --batch N           messages of one pull request [500]\n"
     "  --last-per-subject  pushed: the last message of each subject only\n"
     "  --acks              paced: publishers ask for answers; fetch: messages are acknowledged\n"
+    "  --heard             paced: publishers subscribe to their subjects\n"
     "  --at-once N         connections being opened at the same time [64]\n"
     "  --settle F          seconds between the last answer and the look at memory [1]\n"
     "  --kind K            of attack: slow (reads 3 MB/s), deaf (never reads), garbage (1,000\n"
@@ -79,7 +80,7 @@ static const char USAGE[] =
 struct arguments {
     const char *host, *kind, *record, *header;
     int port, server_pid, size, publishers, subscribers, subjects, requesters, responders;
-    int batch, last_per_subject, in_flight, rate, acks, keys, get, queue, connections, at_once, bytes_per_ms, stall_ms;
+    int batch, last_per_subject, in_flight, rate, acks, heard, keys, get, queue, connections, at_once, bytes_per_ms, stall_ms;
     long long count, first;
     double seconds, warmup, settle;
 };
@@ -135,6 +136,7 @@ static struct arguments arguments_parse(int argc, char **argv)
         {"in-flight", WHOLE, &a.in_flight, 1, 1 << 20},
         {"keys", WHOLE, &a.keys, 0, 1e9}, {"get", FLAG, &a.get, 0, 0},
         {"rate", WHOLE, &a.rate, 1, 100000}, {"acks", FLAG, &a.acks, 0, 0},
+        {"heard", FLAG, &a.heard, 0, 0},
         {"last-per-subject", FLAG, &a.last_per_subject, 0, 0}, {"batch", WHOLE, &a.batch, 0, 1 << 20},
         {"at-once", WHOLE, &a.at_once, 1, 1024},
         {"bytes-per-ms", WHOLE, &a.bytes_per_ms, 1, 1 << 20},
@@ -214,10 +216,12 @@ static void run_paced(const struct arguments *a)
 {
     struct target target = target_of(a);
     struct paced_options options = {.publishers = a->publishers, .rate = a->rate, .acked = a->acks,
-        .payload_bytes = a->size, .seconds = a->seconds, .warmup_seconds = a->warmup,
+        .heard = a->heard, .payload_bytes = a->size, .seconds = a->seconds, .warmup_seconds = a->warmup,
         .stall_ms = a->stall_ms};
     if (a->publishers < 1)
         fail("paced needs a publisher");
+    if (a->acks && a->heard)
+        fail("--acks or --heard: the same answers would be counted twice");
     paced_run(&target, &options);
 }
 

@@ -1,6 +1,7 @@
 /* Publisher i publishes to bench.paced.<i>, to which a stream of its own may listen. Their moments
  * are spread evenly over the interval, so that the server never sees them in a burst. With acks,
- * each has a reply subject and every answer is checked and timed. */
+ * each has a reply subject and every answer is checked and timed. Or each hears its own messages:
+ * what a server spends on that many sockets when it does nothing but route. */
 #define _GNU_SOURCE
 #include "paced.h"
 
@@ -49,6 +50,11 @@ static void publisher_open(struct paced *paced, int number)
         send_all(publisher->fd, head, (size_t)length);
         nats_flush(publisher->fd);
     }
+    if (options->heard) {
+        int length = snprintf(head, sizeof head, "SUB bench.paced.%d 1\r\n", number);
+        send_all(publisher->fd, head, (size_t)length);
+        nats_flush(publisher->fd);
+    }
     int length = snprintf(head, sizeof head, "PUB bench.paced.%d%s %d\r\n", number, reply,
                           options->payload_bytes);
     publisher->line_bytes = (size_t)length + (size_t)options->payload_bytes + 2;
@@ -59,9 +65,14 @@ static void publisher_open(struct paced *paced, int number)
     epoll_watch(paced->epoll_fd, EPOLL_CTL_ADD, publisher->fd, EPOLLIN, publisher);
 }
 
+static bool is_answered(const struct paced *paced)
+{
+    return paced->options->acked || paced->options->heard;
+}
+
 static void publish(struct paced *paced, struct publisher *publisher)
 {
-    if (paced->options->acked && publisher->sent - publisher->answered >= FLIGHT_MAX)
+    if (is_answered(paced) && publisher->sent - publisher->answered >= FLIGHT_MAX)
         fail("a publisher has %d publishes without an ack: the server is overloaded", FLIGHT_MAX);
     publisher->sent_ns[publisher->sent++ % FLIGHT_MAX] = now_ns();
     paced->sent++;
@@ -75,7 +86,10 @@ static void answer_arrived(void *owner, const char *line, const char *body, size
     struct publisher *publisher = owner;
     struct paced *paced = publisher->paced;
     (void)line;
-    if (!memmem(body, body_bytes, "\"seq\":", 6) || memmem(body, body_bytes, "\"error\"", 7))
+    if (paced->options->heard) {
+        if (body_bytes != (size_t)paced->options->payload_bytes)
+            fail("a message of %d bytes came back with %zu", paced->options->payload_bytes, body_bytes);
+    } else if (!memmem(body, body_bytes, "\"seq\":", 6) || memmem(body, body_bytes, "\"error\"", 7))
         fail("no ack: %.*s", (int)body_bytes, body);
     histogram_add(&paced->histogram, now_ns() - publisher->sent_ns[publisher->answered % FLIGHT_MAX]);
     publisher->answered++;
@@ -115,9 +129,9 @@ static struct usage phase_run(struct paced *paced, double seconds)
         poll_answers(paced, now + TURN_NS);
     }
     uint64_t deadline = now_ns() + (uint64_t)options->stall_ms * 1000000;
-    while (options->acked && paced->answered < paced->sent) {
+    while (is_answered(paced) && paced->answered < paced->sent) {
         if (now_ns() > deadline)
-            fail("%llu publishes had no ack", (unsigned long long)(paced->sent - paced->answered));
+            fail("%llu publishes had no answer", (unsigned long long)(paced->sent - paced->answered));
         poll_answers(paced, now_ns() + TURN_NS);
     }
     return usage_since(paced->target, start);

@@ -9,6 +9,7 @@ struct paced_options {
     int rate; /* publishes a second of each */
     int payload_bytes;
     bool acked;
+    bool heard; /* each publisher hears its own messages */
     double seconds;
     double warmup_seconds;
     int stall_ms;
