@@ -12,8 +12,9 @@ from server.jetstream._kinds cimport AckPolicy, Ending, Found
 from server.jetstream._outlet cimport Outlet
 from server.jetstream._pending cimport Entry, PendingTable
 from server.jetstream._pullsink cimport PullSink
-from server.jetstream._sweeps cimport AckedSweep, StaleSweep
+from server.jetstream._sweeps cimport AckedSweep, RetimedSweep, StaleSweep
 from server.jetstream._waiting cimport Waiting, WaitingQueue
+from server.jetstream._waits cimport Waits
 from storage._filter cimport SubjectFilter
 from storage._record cimport Record
 from storage._store cimport StreamStore
@@ -39,9 +40,8 @@ cdef class ConsumerCore(Sink):
     cdef readonly bint is_push
     cdef uint32_t deliveries_max        # 0: no limit
     cdef uint32_t ack_pending_max       # 0: no limit
-    cdef int64_t ack_wait_ns
-    cdef int64_t* backoff_ns
-    cdef uint32_t backoff_count
+    cdef Waits waits
+    cdef Waits next_waits               # configured while a change before it was not carried out; or None
     cdef bytes deliver_subject
     cdef bytes deliver_group
 
@@ -58,6 +58,7 @@ cdef class ConsumerCore(Sink):
     cdef readonly uint64_t num_pending
     cdef StaleSweep stale               # the last of each kind; None: there was none
     cdef AckedSweep acked
+    cdef RetimedSweep retimed           # None: all are timed by `waits`
     cdef uint64_t* skip                 # last_per_subject: what comes first, in order
     cdef size_t skip_at
     cdef size_t skip_count
@@ -96,7 +97,6 @@ cdef class ConsumerCore(Sink):
     cdef int note(self) except -1
     cdef int note_moved(self) except -1
     cdef int write_place(self, Place* place) except -1
-    cdef int shift_waits(self, int64_t sign) except -1
     cdef int64_t wait_of(self, int32_t redeliveries) noexcept nogil
     cdef void move_floor(self, uint64_t consumer_seq, uint64_t seq) noexcept nogil
     cdef bint acked_up_to(self, uint64_t seq, uint64_t consumer_seq) except -1

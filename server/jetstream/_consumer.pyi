@@ -51,7 +51,6 @@ class ConsumerCore:
     ) -> None: ...
     def configure(self, config: ConsumerConfig) -> None:
         """Live with another configuration: at the start, and when it was changed."""
-    def take_waits(self, config: ConsumerConfig) -> None: ...
     def start_at(self, seq: int) -> None:
         """Where a consumer that knows nothing begins."""
     def skip_to(self, sequences: Sequence[int], resume_seq: int) -> None:
@@ -94,6 +93,9 @@ class ConsumerCore:
     @property
     def passed_seq(self) -> int:
         """Up to where nothing was found for it yet."""
+    @property
+    def is_retiming(self) -> bool:
+        """Whether some of those pending are still waited for as they were before a change."""
     def waiting_count(self) -> int:
         """After those are gone that nobody listens for."""
     @property

@@ -27,8 +27,9 @@ from server.jetstream._listening cimport new_sub
 from server.jetstream._outlet cimport Outlet
 from server.jetstream._pending cimport PENDING, QUEUED, TIMED, Entry, PendingTable
 from server.jetstream._pullsink cimport PullSink
-from server.jetstream._sweeps cimport AckedSweep, StaleSweep, end_up_to, settle_stale
+from server.jetstream._sweeps cimport AckedSweep, StaleSweep, change_waits, end_up_to, settle_stale
 from server.jetstream._waiting cimport Waiting, WaitingQueue
+from server.jetstream._waits cimport Waits
 from storage._record cimport Record
 
 from server.jetstream import pull
@@ -39,7 +40,6 @@ cdef enum:
     OVERDUE_AT_ONCE = 4096      # then others have their chance
     LAST_OVERDUE_AT_ONCE = 256  # the same where each of them may be told of
 
-cdef int64_t NEVER_NS = 1 << 60
 cdef int64_t REPLAY_GAP_NS = 1_000_000      # shorter gaps are not kept
 cdef int64_t UNWRITTEN_LOOK_NS = 2_000_000
 cdef int64_t OVERDUE_GAP_NS = 1_000_000
@@ -70,7 +70,6 @@ cdef class ConsumerCore(Sink):
         self.used_ns = self.hub.now()
 
     def __dealloc__(self):
-        free(self.backoff_ns)
         free(self.skip)
 
     # Configuration and life
@@ -92,7 +91,7 @@ cdef class ConsumerCore(Sink):
         self.waiting.most = max(config.max_waiting, 0)
         self.waiting.by_priority = config.priority_policy == "prioritized"
         if waits is None or waits != (config.ack_wait, config.backoff):
-            self.take_waits(config)
+            change_waits(self, Waits(config))
         if self.filters is None or changed:
             had_filters = bool(self.filters)
             self.filters = filters
@@ -109,45 +108,9 @@ cdef class ConsumerCore(Sink):
             self.look_for_listeners()
             self.wake()
 
-    def take_waits(self, config):
-        cdef int64_t shortest = config.ack_wait
-        cdef uint32_t i
-        self.shift_waits(-1)
-        free(self.backoff_ns)
-        self.backoff_ns = NULL
-        self.backoff_count = <uint32_t>len(config.backoff)
-        self.ack_wait_ns = config.ack_wait
-        if self.ack_policy == ACK_FLOW_CONTROL:
-            # Answers to flow control come when they come: nothing is ever overdue.
-            self.ack_wait_ns = shortest = NEVER_NS
-        if self.backoff_count:
-            self.backoff_ns = <int64_t*>malloc(self.backoff_count * sizeof(int64_t))
-            if self.backoff_ns == NULL:
-                raise MemoryError
-            for i in range(self.backoff_count):
-                self.backoff_ns[i] = config.backoff[i]
-            shortest = min(config.backoff)
-        self.table.set_shortest_wait(shortest)
-        self.shift_waits(1)
-
-    cdef int shift_waits(self, int64_t sign) except -1:
-        """Those that are waited for are waited for as long as is configured now."""
-        cdef uint32_t number = self.table.oldest_entry
-        cdef Entry* entry
-        while number:
-            entry = &self.table.entries[number]
-            number = entry.newer
-            if entry.flags & TIMED:
-                self.table.postpone(entry, entry.due_ns + sign * self.wait_of(entry.redeliveries))
-        return 0 if sign < 0 else self.arm(self.table.next_due())
-
     cdef int64_t wait_of(self, int32_t redeliveries) noexcept nogil:
         """How long an ack is waited for after so many redeliveries."""
-        if self.backoff_count == 0:
-            return self.ack_wait_ns
-        if redeliveries < 0:
-            redeliveries = 0
-        return self.backoff_ns[min(<uint32_t>redeliveries, self.backoff_count - 1)]
+        return self.waits.after(redeliveries)
 
     def start_at(self, uint64_t seq):
         """Where a consumer that knows nothing begins."""
@@ -792,6 +755,11 @@ cdef class ConsumerCore(Sink):
     def passed_seq(self):
         """Up to where nothing was found for it yet."""
         return self.search_seq - 1
+
+    @property
+    def is_retiming(self):
+        """Whether some of those pending are still waited for as they were before a change."""
+        return self.retimed is not None
 
     def waiting_count(self):
         """After those are gone that nobody listens for."""

@@ -8,6 +8,7 @@ cdef enum:
     QUEUED = 2              # waits to be delivered again
     TIMED = 4               # its ack is overdue at `due_ns`
     COUNTED = 8             # it was delivered more than once, or as often as it may be
+    WHEEL = 16              # which of two wheels a timed one hangs on
 
 
 # A message that was delivered. 0 is no entry.
@@ -44,6 +45,8 @@ cdef class PendingTable:
     cdef uint32_t queue_tail
     cdef uint32_t[SLOTS] slots
     cdef uint64_t[2] used_slots
+    cdef uint32_t* old_slots        # of the wheel before, until nothing hangs on it; NULL: there is none
+    cdef uint8_t wheel              # WHEEL or 0: what those on the wheel in use have
     cdef int64_t tick               # the wheel has been turned up to here
     cdef readonly int shift         # a tick is 2**shift nanoseconds
 
@@ -63,7 +66,11 @@ cdef class PendingTable:
     cdef uint32_t take_due(self, int64_t now_ns, uint64_t* out, uint32_t limit) noexcept nogil
     # When `take_due` has something to look at; 0: never.
     cdef int64_t next_due(self) noexcept nogil
-    cdef void set_shortest_wait(self, int64_t wait_ns) noexcept nogil
+    # A new wheel for other waits. What hangs on the old one is not due before it is postponed: all of it has
+    # to be, and then `drop_old_wheel` comes before the next change.
+    cdef int change_wheel(self, int64_t shortest_wait_ns) except -1
+    cdef bint is_on_old_wheel(self, const Entry* entry) noexcept nogil
+    cdef void drop_old_wheel(self) noexcept nogil
     cdef void clear(self) noexcept nogil
     cdef size_t memory_bytes(self) noexcept nogil
 
@@ -78,5 +85,5 @@ cdef class PendingTable:
     cdef void link_newest(self, uint32_t number) noexcept nogil
     cdef void unlink_order(self, Entry* entry) noexcept nogil
     cdef void leave(self, Entry* entry) noexcept nogil
-    cdef void leave_slot(self, Entry* entry) noexcept nogil
+    cdef void leave_slot(self, Entry* entry, uint32_t* slots) noexcept nogil
     cdef void time(self, Entry* entry, int64_t due_ns) noexcept nogil

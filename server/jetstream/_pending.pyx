@@ -10,8 +10,8 @@ The wheel has 128 slots; a tick is at most a 64th of the shortest wait, and that
 may be. Those due later than a turn of the wheel are passed over until it comes round to them.
 An entry takes 48 bytes and its place in the index 6 to 16.
 """
-from libc.stdlib cimport calloc, free, qsort, realloc
-from libc.string cimport memset
+from libc.stdlib cimport calloc, free, malloc, qsort, realloc
+from libc.string cimport memcpy, memset
 
 cdef enum:
     FIRST_CAPACITY = 16
@@ -43,6 +43,7 @@ cdef class PendingTable:
         free(self.entries)
         free(self.index)
         free(self.old_index)
+        free(self.old_slots)
 
     # Memory
 
@@ -246,20 +247,20 @@ cdef class PendingTable:
                 self.queue_tail = entry.prev
             self.queued -= 1
         elif entry.flags & TIMED:
-            self.leave_slot(entry)
+            self.leave_slot(entry, self.old_slots if self.is_on_old_wheel(entry) else self.slots)
         entry.flags &= ~(QUEUED | TIMED)
 
-    cdef void leave_slot(self, Entry* entry) noexcept nogil:
+    cdef void leave_slot(self, Entry* entry, uint32_t* slots) noexcept nogil:
         """The first of a slot knows its last one as `prev`."""
-        cdef uint32_t first = self.slots[entry.slot]
+        cdef uint32_t first = slots[entry.slot]
         if &self.entries[first] != entry:
             self.entries[entry.prev].next = entry.next
             self.entries[entry.next if entry.next else first].prev = entry.prev
             return
-        self.slots[entry.slot] = entry.next
+        slots[entry.slot] = entry.next
         if entry.next:
             self.entries[entry.next].prev = entry.prev
-        else:
+        elif slots == self.slots:
             self.used_slots[entry.slot >> 6] &= ~(<uint64_t>1 << (entry.slot & 63))
 
     cdef void requeue(self, Entry* entry) noexcept nogil:
@@ -294,7 +295,7 @@ cdef class PendingTable:
         if tick <= self.tick:
             tick = self.tick + 1
         slot = <uint8_t>(tick & (SLOTS - 1))
-        entry.flags |= TIMED
+        entry.flags = entry.flags & ~WHEEL | TIMED | self.wheel
         entry.slot = slot
         entry.next = 0
         first = self.slots[slot]
@@ -349,25 +350,34 @@ cdef class PendingTable:
             return (tick + turned + count_zeros(bits) + 1) << self.shift
         return (tick + turned + 64 + count_zeros(self.used_slots[word]) + 1) << self.shift
 
-    cdef void set_shortest_wait(self, int64_t wait_ns) noexcept nogil:
+    cdef int change_wheel(self, int64_t shortest_wait_ns) except -1:
         cdef int shift = SHIFT_MIN
-        cdef uint32_t number
-        while shift < SHIFT_MAX and (wait_ns // WAIT_PARTS) >> (shift + 1):
+        while shift < SHIFT_MAX and (shortest_wait_ns // WAIT_PARTS) >> (shift + 1):
             shift += 1
-        if shift == self.shift:
-            return
+        if self.known:
+            self.old_slots = <uint32_t*>malloc(sizeof(self.slots))
+            if self.old_slots == NULL:
+                raise MemoryError
+            memcpy(self.old_slots, self.slots, sizeof(self.slots))
+            self.wheel ^= WHEEL
         memset(self.slots, 0, sizeof(self.slots))
         self.used_slots[0] = self.used_slots[1] = 0
         self.tick = (self.tick << self.shift) >> shift
         self.shift = shift
-        for number in range(1, self.top):
-            if self.entries[number].flags & TIMED:
-                self.time(&self.entries[number], self.entries[number].due_ns)
+        return 0
+
+    cdef bint is_on_old_wheel(self, const Entry* entry) noexcept nogil:
+        return entry.flags & TIMED and (entry.flags & WHEEL) != self.wheel
+
+    cdef void drop_old_wheel(self) noexcept nogil:
+        free(self.old_slots)
+        self.old_slots = NULL
 
     cdef void clear(self) noexcept nogil:
         free(self.entries)
         free(self.index)
         self.drop_old_index()
+        self.drop_old_wheel()
         self.entries = NULL
         self.index = NULL
         self.capacity = self.index_mask = self.free_entry = 0
@@ -385,7 +395,7 @@ cdef class PendingProbe:
 
     def __init__(self, int64_t shortest_wait_ns=0):
         self.table = PendingTable()
-        self.table.set_shortest_wait(shortest_wait_ns)
+        self.table.change_wheel(shortest_wait_ns)
 
     def delivered(self, uint64_t seq, uint64_t consumer_seq, int64_t due_ns):
         return self.table.delivered(seq, consumer_seq, due_ns).redeliveries
@@ -413,8 +423,13 @@ cdef class PendingProbe:
     def next_due(self):
         return self.table.next_due()
 
-    def set_shortest_wait(self, int64_t wait_ns):
-        self.table.set_shortest_wait(wait_ns)
+    def change_wheel(self, int64_t wait_ns):
+        """What is timed has to be postponed before the next change."""
+        self.table.drop_old_wheel()
+        self.table.change_wheel(wait_ns)
+
+    def is_on_old_wheel(self, uint64_t seq):
+        return self.table.is_on_old_wheel(self.table.find(seq))
 
     def clear(self):
         self.table.clear()

@@ -5,6 +5,7 @@ from server.jetstream._consumer cimport ConsumerCore
 from server.jetstream._feed cimport StreamFeed
 from server.jetstream._hub cimport ConsumerHub
 from server.jetstream._pending cimport Entry
+from server.jetstream._waits cimport Waits
 
 
 # Work over many messages. Subclasses say what one step is.
@@ -40,6 +41,13 @@ cdef class AckedSweep(Sweep):
     cdef uint64_t seq
 
 
+# Entries that are waited for as long as is configured now, not as it was when they were delivered.
+cdef class RetimedSweep(Sweep):
+    cdef ConsumerCore core
+    cdef Waits before
+    cdef uint32_t at                    # the number of the entry that is next
+
+
 # Messages of a stream that nobody waits for any more.
 cdef class UnwantedSweep(Sweep):
     cdef StreamFeed feed
@@ -49,5 +57,7 @@ cdef class UnwantedSweep(Sweep):
 
 # What is below `first_seq` or not in the stream is not pending any more.
 cdef int settle_stale(ConsumerCore core, uint64_t first_seq) except -1
+# Others are waited for from now on; those that are pending get their times anew.
+cdef int change_waits(ConsumerCore core, Waits waits) except -1
 # All up to `seq` are acknowledged; False: that says nothing new.
 cdef bint end_up_to(ConsumerCore core, uint64_t seq, uint64_t consumer_seq) except -1

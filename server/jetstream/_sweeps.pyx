@@ -15,6 +15,7 @@ from server.jetstream._feed cimport StreamFeed
 from server.jetstream._hub cimport ConsumerHub
 from server.jetstream._kinds cimport ENDED_ACKED, KEEP_BY_INTEREST
 from server.jetstream._pending cimport PENDING, Entry
+from server.jetstream._waits cimport Waits
 
 cdef enum:
     LOOKED_AT_ONCE = 64         # between two looks at the clock
@@ -193,6 +194,54 @@ cdef class AckedSweep(Sweep):
 
     cdef int finish(self) except -1:
         return self.core.wake()
+
+
+cdef int change_waits(ConsumerCore core, Waits waits) except -1:
+    if core.retimed is not None:
+        core.next_waits = waits     # when all are timed by those before
+        return 0
+    core.next_waits = None
+    if core.table.known:
+        core.retimed = RetimedSweep(core)
+    core.table.change_wheel(waits.shortest_ns)
+    core.waits = waits
+    return 0 if core.retimed is None else core.retimed.begin()
+
+
+@cython.no_gc_clear
+cdef class RetimedSweep(Sweep):
+    def __init__(self, ConsumerCore core not None):
+        self.hub = core.hub
+        self.core = core
+        self.before = core.waits
+        self.at = 1
+
+    cdef bint step(self, uint32_t most) except -1:
+        cdef ConsumerCore core = self.core
+        cdef uint32_t number, end
+        cdef Entry* entry
+        if core.closed:
+            return True
+        end = min(<uint64_t>self.at + most, <uint64_t>core.table.top)
+        for number in range(self.at, end):
+            entry = &core.table.entries[number]
+            if core.table.is_on_old_wheel(entry):
+                core.table.postpone(entry, entry.due_ns + (
+                    core.waits.after(entry.redeliveries) - self.before.after(entry.redeliveries)
+                ))
+        self.at = end
+        core.arm(core.table.next_due())
+        return self.at >= core.table.top
+
+    cdef int finish(self) except -1:
+        cdef ConsumerCore core = self.core
+        core.retimed = None
+        if core.closed:
+            return 0
+        core.table.drop_old_wheel()
+        if core.next_waits is not None:
+            change_waits(core, core.next_waits)
+        return 0
 
 
 @cython.no_gc_clear

@@ -60,9 +60,21 @@ class Pending(RuleBasedStateMachine):
             else:
                 getattr(each, what)(seq)
 
+    def old(self) -> list[int]:
+        """Those on the wheel that a change of waits has left."""
+        timed = [seq for seq, each in sorted(self.twin.known.items()) if each.due_ns is not None]
+        return [seq for seq in timed if self.table.is_on_old_wheel(seq)]
+
+    def leave_old_wheel(self, seqs: list[int]) -> None:
+        for seq in seqs:
+            due_ns = self.twin.known[seq].due_ns
+            assert due_ns is not None
+            self.table.postpone(seq, due_ns)
+
     @rule(passed_ms=st.sampled_from([0, 1, 40, 300, 7_000, 90_000]))
     def time_passes(self, passed_ms: int) -> None:
         self.now_ns += passed_ms * MS
+        self.leave_old_wheel(self.old())
         late = self.twin.due(self.now_ns - 2 * self.table.width_ns)
         told = self.table.take_due(self.now_ns)
         assert told == sorted(told)
@@ -74,7 +86,14 @@ class Pending(RuleBasedStateMachine):
 
     @rule(wait_ms=st.sampled_from([1, 64, 1_000, 30_000]))
     def wait_changes(self, wait_ms: int) -> None:
-        self.table.set_shortest_wait(wait_ms * MS)
+        self.leave_old_wheel(self.old())
+        self.table.change_wheel(wait_ms * MS)
+        timed = [seq for seq, each in self.twin.known.items() if each.due_ns is not None]
+        assert self.old() == sorted(timed)
+
+    @rule(count=st.integers(1, 9))
+    def some_leave_the_old_wheel(self, count: int) -> None:
+        self.leave_old_wheel(self.old()[:count])
 
     @rule()
     def clear(self) -> None:
@@ -89,7 +108,12 @@ class Pending(RuleBasedStateMachine):
 
     @invariant()
     def wakes_in_time(self) -> None:
-        waiting = [each.due_ns for each in self.twin.known.values() if each.due_ns is not None]
+        old = self.old()
+        waiting = [
+            each.due_ns
+            for seq, each in self.twin.known.items()
+            if each.due_ns is not None and seq not in old
+        ]
         due_ns = self.table.next_due()
         assert (due_ns == 0) == (not waiting)
         if waiting:

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from server.jetstream._consumer import ConsumerCore
 from tests.sim.world import SimWorld
@@ -249,6 +250,76 @@ def test_many_that_are_overdue_at_once_come_in_order(world: SimWorld) -> None:
     assert places == [("C", seq) for seq in range(1, count + 1)]
 
 
+# Other ack waits
+
+
+def rewait(world: SimWorld, **config: Any) -> None:
+    """The consumer gets another configuration; nothing else happens."""
+    core = consumer(world, **config)
+    assert core is world.consumers()["C"].core
+
+
+def delivered_again(world: SimWorld, from_s: float, to_s: float) -> list[int]:
+    """What comes in that time, which begins now."""
+    world.pass_time(from_s)
+    world.queues["C"].clear()
+    world.pass_time(to_s - from_s)
+    return [heard.place[1] for heard in world.queues["C"] if heard.place is not None]
+
+
+@pytest.mark.feature("5.039")
+@pytest.mark.parametrize("slice_max", [1, SLICE, 1 << 30])
+def test_other_waits_hold_for_what_is_pending(world: SimWorld, slice_max: int) -> None:
+    world.engine.hub.swept_at_once_max = slice_max
+    stream(world, 30)
+    consumer(world, ack_wait=HOUR)
+    hear(world)
+    everything = list(range(1, 31))
+    world.pass_time(1)
+    rewait(world, ack_wait=3 * SECOND)
+    assert delivered_again(world, 1.8, 2.3) == everything
+    rewait(world, ack_wait=HOUR)
+    assert delivered_again(world, 0.1, 30) == []
+    rewait(world, ack_wait=40 * SECOND)
+    assert delivered_again(world, 9, 11) == everything
+
+
+@pytest.mark.feature("5.039")
+@pytest.mark.parametrize("slice_max", [1, SLICE, 1 << 30])
+def test_other_waits_again_before_the_first_are_carried_out(
+    world: SimWorld, slice_max: int
+) -> None:
+    world.engine.hub.swept_at_once_max = slice_max
+    stream(world, 30)
+    core = consumer(world, ack_wait=HOUR)
+    hear(world)
+    for seq in (1, 5, 30):
+        ack(world, seq, b"-NAK")
+    world.settle()
+    rewait(world, ack_wait=2 * SECOND)
+    rewait(world, ack_wait=60 * SECOND)
+    rewait(world, backoff=[5 * SECOND, 9 * SECOND], max_deliver=9)
+    for seq in (2, 29):
+        ack(world, seq, b"+ACK")
+    stay = [seq for seq in range(1, 31) if seq not in (1, 2, 5, 29, 30)]
+    assert delivered_again(world, 4.7, 5.4) == stay
+    assert delivered_again(world, 3, 4.2) == [1, 5, 30]
+    assert core.ack_pending == 28
+
+
+@pytest.mark.feature("5.039")
+def test_what_is_cleared_while_waits_change_is_not_waited_for(world: SimWorld) -> None:
+    world.engine.hub.swept_at_once_max = 1
+    stream(world, 30)
+    consumer(world, ack_wait=SECOND)
+    hear(world)
+    rewait(world, ack_wait=2 * SECOND)
+    purge(world)
+    publish(world, 5)
+    assert delivered_again(world, 0.5, 1.7) == []
+    assert delivered_again(world, 0.1, 0.6) == [31, 32, 33, 34, 35]
+
+
 # A million
 
 
@@ -325,3 +396,17 @@ def test_a_million_messages_that_nobody_wants_go_beside_others(world: SimWorld) 
     took = slices(world, lambda: world.stream().state().messages <= MANY // 10)
     assert len(took) > MANY * 9 // 10 // MANY_SLICE // 2
     assert median(took) <= 3 * SLICE_S
+
+
+@pytest.mark.slow
+@pytest.mark.feature("5.039")
+def test_a_million_are_waited_for_anew_beside_others(world: SimWorld) -> None:
+    fill(world, MANY)
+    core = consumer(world)
+    deliver_all(world, core, MANY)
+    started = time.thread_time()
+    core.configure(replace(core.config, ack_wait=2 * HOUR))
+    assert time.thread_time() - started < 0.1
+    took = slices(world, lambda: not core.is_retiming)
+    assert len(took) > MANY // MANY_SLICE // 2
+    assert median(took) <= SLICE_S
