@@ -8,15 +8,14 @@ from server.jetstream._feed cimport StreamFeed
 from server.jetstream._flow cimport Flow
 from server.jetstream._hub cimport ConsumerHub
 from server.jetstream._keeper cimport Keeper, Place
-from server.jetstream._kinds cimport AckPolicy, Ending, Found
+from server.jetstream._kinds cimport AckPolicy, Ending
 from server.jetstream._outlet cimport Outlet
 from server.jetstream._pending cimport Entry, PendingTable
 from server.jetstream._pullsink cimport PullSink
 from server.jetstream._sweeps cimport AckedSweep, RetimedSweep, StaleSweep
-from server.jetstream._waiting cimport Waiting, WaitingQueue
+from server.jetstream._waiting cimport WaitingQueue
 from server.jetstream._waits cimport Waits
 from storage._filter cimport SubjectFilter
-from storage._record cimport Record
 from storage._store cimport StreamStore
 
 
@@ -79,19 +78,7 @@ cdef class ConsumerCore(Sink):
     cdef int64_t armed_at_ns
     cdef readonly int64_t used_ns       # a request, a delivery
 
-    # What goes out
-    cdef bint pump(self, int64_t now_ns, uint32_t* budget) except -1
-    cdef Found look(self, Record* record, uint32_t* deliveries) except *
-    cdef Found look_again(self, Record* record, uint32_t* deliveries) except *
-    cdef uint64_t next_new(self) except? 0
-    cdef bint must_wait_for_replay(self, const Record* record, int64_t now_ns) except -1
     cdef bint is_deliver_subject(self, const Sub* sub) noexcept
-    cdef int after_delivery(
-        self, const Record* record, bint is_new, uint32_t deliveries, int64_t now_ns
-    ) except -1
-    cdef int step_over(self, uint64_t seq) noexcept
-    cdef int not_taken(self, Waiting waiting) except -1
-    cdef bint is_backed_up(self) except -1
 
     # What is kept
     cdef int note(self) except -1

@@ -2,8 +2,8 @@
 """One consumer of a stream: what was delivered, what is acknowledged, what comes next.
 
 Contract. A `ConsumerCore` is told of pull requests by its `PullSink` and of acknowledgements by
-its account's `AckSink`; it sends only in the hub's phase (5 of the turn), through its `Outlet`. It
-sends what is durable and nothing else, redeliveries first. State moves after a message was taken
+its account's `AckSink`; `_sending` sends for it, in the hub's phase (5 of the turn) only. It sends
+what is durable and nothing else, redeliveries first. State moves after a message was taken
 by somebody: a message that nobody took leaves no trace. `num_pending` is exact at all times: the
 stream's `StreamFeed` counts what becomes durable and what goes. Times are the broker's clock that
 only grows; what outlives the process is told in the time of day.
@@ -20,28 +20,21 @@ from server.jetstream._feed cimport StreamFeed
 from server.jetstream._keeper cimport Keeper, Place
 from server.jetstream._kinds cimport (
     ACK_ALL, ACK_EXPLICIT, ACK_FLOW_CONTROL, ACK_NONE, ENDED_MAX_DELIVER, ENDED_REMOVED,
-    ENDED_TERMINATED, FOUND_AGAIN, FOUND_FULL, FOUND_NEW, FOUND_NOTHING, KEEP_BY_LIMITS, Ending,
-    Found,
+    ENDED_TERMINATED, Ending,
 )
 from server.jetstream._listening cimport new_sub
 from server.jetstream._outlet cimport Outlet
-from server.jetstream._pending cimport PENDING, QUEUED, TIMED, Entry, PendingTable
+from server.jetstream._pending cimport PENDING, QUEUED, Entry, PendingTable
 from server.jetstream._pullsink cimport PullSink
-from server.jetstream._sweeps cimport AckedSweep, StaleSweep, change_waits, end_up_to, settle_stale
-from server.jetstream._waiting cimport Waiting, WaitingQueue
+from server.jetstream._sweeps cimport change_waits, end_up_to, settle_stale
+from server.jetstream._waiting cimport WaitingQueue
 from server.jetstream._waits cimport Waits
-from storage._record cimport Record
-
-from server.jetstream import pull
 
 cdef enum:
-    BYTES_AT_ONCE_MAX = 1 << 20
     DUE_AT_ONCE = 256
     OVERDUE_AT_ONCE = 4096      # then others have their chance
     LAST_OVERDUE_AT_ONCE = 256  # the same where each of them may be told of
 
-cdef int64_t REPLAY_GAP_NS = 1_000_000      # shorter gaps are not kept
-cdef int64_t UNWRITTEN_LOOK_NS = 2_000_000
 cdef int64_t OVERDUE_GAP_NS = 1_000_000
 cdef str REMOVED_REASON = "Unacknowledged message was deleted"
 cdef dict POLICIES = {
@@ -425,225 +418,6 @@ cdef class ConsumerCore(Sink):
             entry = &self.table.entries[entry.newer] if entry.newer else NULL
         for seq in pending:
             self.overdue(seq)
-
-    # Sending
-
-    cdef bint pump(self, int64_t now_ns, uint32_t* budget) except -1:
-        """Send while there is something, somebody and a budget. True: there may be more."""
-        cdef Record record
-        cdef uint32_t deliveries = 1, sent = 0
-        cdef Found found = FOUND_NOTHING
-        cdef Waiting waiting
-        cdef MatchResult* result
-        cdef bytes to, added
-        cdef size_t reply_len
-        cdef int64_t size = 0
-        cdef int64_t sent_bytes = 0
-        if self.is_backed_up():
-            self.is_held = True
-            self.arm(now_ns + UNWRITTEN_LOOK_NS)
-            return False
-        while not self.closed:
-            if self.flow is not None and not self.flow.may_send(now_ns):
-                break
-            if not self.active and self.waiting.head is None:
-                return False
-            if sent >= self.hub.messages_at_once_max or budget[0] == 0 or (
-                sent_bytes > BYTES_AT_ONCE_MAX
-            ):
-                return True
-            found = self.look(&record, &deliveries)
-            if found == FOUND_NOTHING or found == FOUND_FULL:
-                break
-            if self.replay_original and self.must_wait_for_replay(&record, now_ns):
-                break
-            reply_len = self.outlet.write_reply(
-                &record, deliveries, self.next_consumer_seq,
-                self.num_pending - (found == FOUND_NEW and self.num_pending > 0),
-            )
-            size = record.subject_len + reply_len + record.hdr_len + record.msg_len
-            if self.outlet.headers_only:
-                size = record.subject_len + reply_len + self.outlet.reduced_size(&record)
-            waiting = None
-            if self.is_push:
-                to = self.deliver_subject
-            else:
-                waiting = self.flow.pick(size, now_ns) if self.flow is not None else (
-                    self.pulls.pick(size, now_ns))
-                if waiting is None:
-                    break
-                to = waiting.reply
-            added = self.flow.added_header() if self.flow is not None else None
-            result = self.account.sublist.match(to, len(to))
-            if not self.outlet.deliver_record(&record, to, result, reply_len, added, &size):
-                self.not_taken(waiting)
-                break
-            sent += 1
-            budget[0] -= 1
-            sent_bytes += size
-            self.after_delivery(&record, found == FOUND_NEW, deliveries, now_ns)
-            if waiting is not None:
-                if waiting.messages <= 0 and waiting.size > 0:
-                    self.outlet.send_status(waiting.reply, pull.status(
-                        409, "Batch Completed", waiting.messages, waiting.size))
-                elif waiting.heartbeat_ns:
-                    waiting.next_heartbeat_ns = now_ns + waiting.heartbeat_ns
-            if self.flow is not None:
-                self.flow.sent(&record, self.next_consumer_seq - 1, size, now_ns)
-        if self.replay_original and self.next_seq > self.replay_end_seq:
-            self.replay_original = False
-            self.replay_due_ns = 0
-        if self.waiting.count:
-            self.pulls.check(found != FOUND_FULL, now_ns, NULL)
-        if self.flow is not None:
-            self.flow.idle(now_ns)
-        return False
-
-    cdef bint is_backed_up(self) except -1:
-        """Whether the one connection that would get it has not written what it got before."""
-        if self.is_push:
-            return self.outlet.is_backed_up(self.deliver_subject)
-        if self.waiting.head is None:
-            return False
-        return self.outlet.is_backed_up(self.waiting.head.reply)
-
-    cdef Found look(self, Record* record, uint32_t* deliveries) except *:
-        """The message that comes next, if one may."""
-        cdef uint64_t seq
-        cdef Found found
-        if self.table.queue_head:
-            found = self.look_again(record, deliveries)
-            if found == FOUND_AGAIN:
-                return found
-        if self.ack_pending_max and self.table.pending >= self.ack_pending_max:
-            return FOUND_FULL
-        deliveries[0] = 1
-        while True:
-            seq = self.next_new()
-            if seq == 0:
-                return FOUND_NOTHING
-            if self.store.read(seq, record):
-                return FOUND_NEW
-            # It cannot be read any more: the store has said so in its own place.
-            self.step_over(seq)
-
-    cdef Found look_again(self, Record* record, uint32_t* deliveries) except *:
-        cdef Entry* entry = self.table.next_queued()
-        while entry != NULL:
-            if self.is_acked(entry.seq):
-                self.table.leave(entry)
-            elif self.store.read(entry.seq, record):
-                deliveries[0] = <uint32_t>max(entry.redeliveries + 2, 1)
-                return FOUND_AGAIN
-            elif self.stale is not None and not self.stale.is_over:
-                self.table.settle(entry)
-            else:
-                self.end_entry(entry, ENDED_REMOVED, REMOVED_REASON)
-            entry = self.table.next_queued()
-        return FOUND_NOTHING
-
-    cdef uint64_t next_new(self) except? 0:
-        """The next sequence that was never delivered; 0: there is none."""
-        cdef uint64_t seq
-        while self.skip_at < self.skip_count:
-            seq = self.skip[self.skip_at]
-            if self.store.spans.slot(seq):
-                return seq
-            self.step_over(seq)
-        if self.num_pending == 0:
-            self.search_seq = max(self.search_seq, self.feed.durable_seq + 1)
-            return 0
-        if self.search_seq > self.feed.durable_seq:
-            return 0
-        seq = self.store.next_seq(self.wanted, self.search_seq)
-        if seq == 0 or seq > self.feed.durable_seq:
-            self.search_seq = self.feed.durable_seq + 1
-            return 0
-        self.search_seq = seq
-        return seq
-
-    cdef int step_over(self, uint64_t seq) noexcept:
-        """Go on behind `seq`."""
-        if self.skip_at < self.skip_count:
-            self.skip_at += 1
-            self.next_seq = seq + 1
-            if self.skip_at == self.skip_count:
-                self.next_seq = self.resume_seq
-                free(self.skip)
-                self.skip = NULL
-                self.skip_at = self.skip_count = 0
-        else:
-            self.next_seq = seq + 1
-        self.search_seq = self.next_seq
-        return 0
-
-    cdef bint must_wait_for_replay(self, const Record* record, int64_t now_ns) except -1:
-        """Whether the gap before this message is not over."""
-        cdef int64_t gap_ns = record.ts_ns - self.replay_stored_ns
-        if self.replay_stored_ns == 0 or gap_ns <= REPLAY_GAP_NS:
-            self.replay_due_ns = 0
-            return False
-        self.replay_due_ns = self.replay_sent_ns + gap_ns
-        if now_ns >= self.replay_due_ns:
-            self.replay_due_ns = 0
-            return False
-        self.arm(self.replay_due_ns)
-        return True
-
-    cdef int not_taken(self, Waiting waiting) except -1:
-        """Nobody took the message: a request is forgotten, a push goes on when somebody listens."""
-        cdef Waiting each = self.waiting.head, before = None
-        if waiting is None:
-            # Somebody may be there who takes nothing: not before the next look.
-            self.active = False
-            self.hub.add_dormant(self)
-            return 0
-        while each is not None:
-            if each is waiting:
-                self.waiting.remove(before, each)
-                break
-            before = each
-            each = each.next
-        return self.wake()
-
-    cdef int after_delivery(
-        self, const Record* record, bint is_new, uint32_t deliveries, int64_t now_ns
-    ) except -1:
-        """A message was taken: all that is known of it moves."""
-        cdef uint64_t consumer_seq = self.next_consumer_seq
-        cdef uint64_t seq = record.seq
-        cdef Entry* entry
-        cdef int32_t redeliveries = 0
-        self.next_consumer_seq += 1
-        self.used_ns = now_ns
-        self.delivered_wall_ns = self.hub.turn_wall_ns
-        if self.replay_original:
-            self.replay_stored_ns = record.ts_ns
-            self.replay_sent_ns = now_ns
-        if is_new:
-            if self.num_pending:
-                self.num_pending -= 1
-            self.delivered_seq = seq
-            self.step_over(seq)
-        if self.ack_policy == ACK_NONE:
-            self.floor_consumer_seq = consumer_seq
-            self.floor_seq = seq
-            self.note_moved()
-            if self.feed.retention != KEEP_BY_LIMITS:
-                self.feed.settled(seq)
-            return 0
-        if not is_new:
-            redeliveries = <int32_t>deliveries - 1
-        if self.keeper is not None:
-            self.note()
-            if is_new:
-                self.keeper.delivered(seq, consumer_seq)
-            else:
-                self.keeper.redelivered(seq, consumer_seq, redeliveries)
-        entry = self.table.delivered(seq, consumer_seq, now_ns + self.wait_of(redeliveries))
-        if self.armed_at_ns == 0 or entry.due_ns < self.armed_at_ns:
-            self.arm(entry.due_ns + (<int64_t>1 << self.table.shift))
-        return 0
 
     # What the stream tells
 

@@ -16,6 +16,7 @@ from server.core._broker cimport Broker
 from server.jetstream._acksink cimport AckSink
 from server.jetstream._consumer cimport ConsumerCore
 from server.jetstream._keeper cimport Keeper, Place
+from server.jetstream._sending cimport pump
 
 from server.jetstream.acks import ack_place
 from server.jetstream.timers import WakingTimers
@@ -106,7 +107,7 @@ cdef class ConsumerHub:
             core = self.ready.popleft()
             core.is_ready = False
             try:
-                if core.pump(now_ns, &budget) and not core.is_ready and not core.closed:
+                if pump(core, now_ns, &budget) and not core.is_ready and not core.closed:
                     core.is_ready = True
                     self.ready.append(core)
             except Exception as error:

@@ -12,7 +12,6 @@ SLACK_LINES = 80  # how far below its ratchet something may be before the ratche
 
 # Ratchets: what is over the bound today. A number may only get smaller; then make it so here.
 LONG_FILES = {
-    "server/jetstream/_consumer.pyx": 820,
     "storage/_store.pyx": 750,
 }
 LONG_FUNCTIONS = {

@@ -1,0 +1,1 @@
+"""Nothing for Python: the hub calls it for each consumer."""
