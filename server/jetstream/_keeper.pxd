@@ -49,6 +49,7 @@ cdef class Keeper:
     cdef int moved(self) except -1
     cdef list take(self, const Place* place, PendingTable table, int64_t now_ns, int64_t wall_ns)
 
+    cdef int reserve(self, size_t size) except -1
     cdef int put(self, uint64_t value) except -1
     cdef int put_signed(self, int64_t value) except -1
     cdef int op(self, uint8_t which) except -1

@@ -23,8 +23,21 @@ cdef enum:
     CHANGES_MAX = 1 << 20       # more than this between two records: tell everything
     NUMBER_BYTES = 10
     DUE_NOW = 0
+    MS_NS = 1000000
 
-cdef int64_t MS_NS = 1_000_000
+
+cdef inline char* write_number(char* to, uint64_t value) noexcept nogil:
+    """LEB128, in NUMBER_BYTES at most; where the next one goes."""
+    while value >= 128:
+        to[0] = <char>(value & 127 | 128)
+        to += 1
+        value >>= 7
+    to[0] = <char>value
+    return to + 1
+
+
+cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
+    return <uint64_t>((value << 1) ^ (value >> 63))
 
 
 class DamagedState(Exception):
@@ -43,24 +56,24 @@ cdef class Keeper:
 
     # Writing
 
-    cdef int put(self, uint64_t value) except -1:
+    cdef int reserve(self, size_t size) except -1:
         cdef char* bigger
-        if self.room - self.size < NUMBER_BYTES:
-            bigger = <char*>realloc(self.changes, max(2 * self.room, <size_t>64))
+        cdef size_t wanted = max(2 * self.room, self.size + size)
+        if self.room - self.size < size:
+            bigger = <char*>realloc(self.changes, wanted)
             if bigger == NULL:
                 raise MemoryError
             self.changes = bigger
-            self.room = max(2 * self.room, <size_t>64)
-        while value >= 128:
-            self.changes[self.size] = <char>(value & 127 | 128)
-            self.size += 1
-            value >>= 7
-        self.changes[self.size] = <char>value
-        self.size += 1
+            self.room = wanted
+        return 0
+
+    cdef int put(self, uint64_t value) except -1:
+        self.reserve(NUMBER_BYTES)
+        self.size = write_number(self.changes + self.size, value) - self.changes
         return 0
 
     cdef int put_signed(self, int64_t value) except -1:
-        return self.put(<uint64_t>((value << 1) ^ (value >> 63)))
+        return self.put(zigzag(value))
 
     cdef int op(self, uint8_t which) except -1:
         self.is_dirty = True
@@ -187,16 +200,18 @@ cdef class Keeper:
     ) except -1:
         cdef Entry* entry
         cdef uint64_t seq = 0, consumer_seq = 0
+        cdef int64_t due_ns
         cdef uint32_t count = 0
+        cdef char* to
         while number[0] and count < most:
+            self.reserve(4 * NUMBER_BYTES)
             entry = &table.entries[number[0]]
-            self.put(entry.seq - seq)
-            self.put(entry.consumer_seq - consumer_seq)
-            self.put_signed(entry.redeliveries)
-            if entry.flags & TIMED:
-                self.put_signed((entry.due_ns - now_ns) // MS_NS)
-            else:
-                self.put_signed(DUE_NOW)
+            due_ns = entry.due_ns - now_ns if entry.flags & TIMED else DUE_NOW
+            to = write_number(self.changes + self.size, entry.seq - seq)
+            to = write_number(to, entry.consumer_seq - consumer_seq)
+            to = write_number(to, zigzag(entry.redeliveries))
+            to = write_number(to, zigzag(due_ns // MS_NS))
+            self.size = to - self.changes
             seq, consumer_seq = entry.seq, entry.consumer_seq
             number[0] = entry.newer
             count += 1
