@@ -20,7 +20,7 @@ from storage._rewritequeue cimport pump_rewrites
 
 cdef enum:
     CHECKPOINTS_AT_ONCE = 64    # asked for in one turn
-    HELD_BYTES_MAX = 256 << 10      # with more than that under way the disk is given more
+    HELD_BYTES_MAX = 32 << 10       # with more than that under way the disk is given more
     UNHEARD_BYTES_MAX = 1 << 20     # of writes done by the owner's thread: then it is told of them
     GROUP_MAX = 1024            # checkpoints of a start or a stop that share their syncs
 
