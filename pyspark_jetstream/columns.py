@@ -76,6 +76,8 @@ def choose(
     for name in names:
         if name not in known:
             raise OptionError(f"there is no column {name!r}; there are {', '.join(known)}")
+        if names.count(name) > 1:
+            raise OptionError(f"column {name!r} is named twice")
     return tuple(known[name] for name in names)
 
 

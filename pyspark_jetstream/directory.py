@@ -278,6 +278,15 @@ class StreamFiles:
             return {seqs[slot] for slot in row.dead_slots() if slot < len(seqs)}
 
 
+def sequences_in(block: Block) -> list[int]:
+    """Of its messages, whether it has a footer or not; those that are deleted among them."""
+    index = block.index()
+    if index is None:
+        return sequences_of(block) if block.footer is None else []
+    slots = range(len(index.offsets))
+    return [index.seq_of(slot) for slot in slots if index.offsets[slot]]
+
+
 def sequences_of(block: Block) -> list[int]:
     """The sequence of each record of a block without a footer, in the order of a sparse index."""
     ((_, content),) = block.runs()

@@ -116,8 +116,11 @@ class Given:
         return self._values.get(name)
 
     def names(self, name: str) -> tuple[str, ...]:
-        found = (part.strip() for part in self._values.get(name, "").split(","))
-        return tuple(part for part in found if part)
+        value = self._values.get(name)
+        found = tuple(part.strip() for part in (value or "").split(",") if part.strip())
+        if value is not None and not found:
+            raise OptionError(f"{name}={value!r} names nothing; leave it out to mean all")
+        return found
 
     def truth(self, name: str, default: bool) -> bool:
         value = self._values.get(name, str(default)).lower()
@@ -164,6 +167,8 @@ def parse(options: Mapping[str, Any]) -> Options:
     for subject in given.names("subject"):
         subjects.check_pattern(subject)
     low_ms, high_ms = (given.number(name, 0) for name in ("startingTimestamp", "endingTimestamp"))
+    if low_ms is not None and high_ms is not None and low_ms > high_ms:
+        raise OptionError(f"startingTimestamp={low_ms} is behind endingTimestamp={high_ms}")
     starting = given.text("startingOffsets")
     kafka = choose_schema(given)
     headers, deleted = given.truth("includeHeaders", False), given.truth("includeDeleted", False)

@@ -7,9 +7,10 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from pyspark_jetstream import columns, plan, scan, sealed
+from pyspark_jetstream import columns, offsets, plan, scan, sealed
 from pyspark_jetstream.directory import Directory
-from pyspark_jetstream.options import EARLIEST, Options
+from pyspark_jetstream.errors import OptionError
+from pyspark_jetstream.options import EARLIEST, Offsets, Options
 from pyspark_jetstream.plan import Piece
 from pyspark_jetstream.predicates import Predicates
 from pyspark_jetstream.scan import Scan, Tally
@@ -47,11 +48,35 @@ def scan_of(options: Options, predicates: Predicates | None = None) -> Scan:
     )
 
 
+def check_named(store: Store, views: list[StreamView], options: Options) -> None:
+    """Streams that the options name and that are not there; to a stream they may still come."""
+    found = {name for view in views for name in (view.stream, view.name)}
+    for option, names in (
+        ("streams", options.streams),
+        ("startingOffsets", sorted_names(options.starting)),
+        ("endingOffsets", sorted_names(options.ending)),
+    ):
+        if set(names) <= found:
+            continue
+        views = store.views(lambda account, stream: bool(account))
+        found |= {name for view in views for name in (view.stream, view.name)}
+        for name in names:
+            if name not in found:
+                there = ", ".join(view.name for view in views) or "none"
+                raise OptionError(f"{option}: there is no stream {name!r}; there are {there}")
+
+
+def sorted_names(said: Offsets | None) -> list[str]:
+    return sorted(offsets.sequences(said)) if isinstance(said, dict) else []
+
+
 def plan_batch(store: Store, options: Options, predicates: Predicates | None = None) -> list[Piece]:
     """All that a batch reads, by stream and sequence."""
     predicates = predicates or Predicates()
     pieces = []
-    for view in store.views(options.wants):
+    views = store.views(options.wants)
+    check_named(store, views, options)
+    for view in views:
         if predicates.wants_stream(view.account, view.stream):
             span = plan.resolve(view, options, EARLIEST)
             pieces += plan.pieces_of(view, span, options, predicates)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,14 +18,18 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from pyspark_jetstream import offsets, plan, reading
+from pyspark_jetstream import offsets, plan, reading, scan
+from pyspark_jetstream.blockfile import Block
+from pyspark_jetstream.directory import sequences_in
 from pyspark_jetstream.options import EARLIEST, LATEST, Options, offset_for
 from pyspark_jetstream.predicates import Predicates
 from pyspark_jetstream.source import partitions_of, read_partition
-from pyspark_jetstream.view import StreamView
+from pyspark_jetstream.view import BlockView, StreamView
 
 Offset = dict[str, int]
 EVERYTHING = 1 << 62
+SPARSE_SPAN = 4
+"""So many sequences for a message, and a block is mostly gaps."""
 
 
 class Limits:
@@ -54,17 +59,43 @@ class Limits:
             if block.first_seq >= target or self.blocks <= 0 or self.bytes <= 0 or self.rows <= 0:
                 return min(max(reached, start), target) if block.first_seq < target else target
             first = max(reached, block.first_seq)
-            span = block.last_seq - block.first_seq + 1
-            per_seq = max(block.data_end / span, 1.0)
-            room = max(min(self.rows, int(self.bytes / per_seq)), 1)
-            last = min(block.last_seq, first + room - 1, target - 1)
-            self.rows -= last - first + 1
-            self.bytes -= int((last - first + 1) * per_seq)
+            last = min(self._end_within(view, block, first), target - 1)
             self.blocks -= 1
             reached = last + 1
             if last < block.last_seq:
                 return reached
         return target
+
+    def _end_within(self, view: StreamView, block: BlockView, first: int) -> int:
+        """The last sequence of the block that may be read; at least one message.
+
+        Where most sequences are gaps, messages are counted, or a skip of a billion would be as
+        many micro-batches without a row as there are limits in it.
+        """
+        span = block.last_seq - block.first_seq + 1
+        is_sparse = span > SPARSE_SPAN * max(block.messages, 1)
+        per_one = max(block.data_end / (block.messages if is_sparse else span), 1.0)
+        room = max(min(self.rows, int(self.bytes / per_one)), 1)
+        if is_sparse:
+            last, taken = end_of_messages(view, block, first, room)
+        else:
+            last = min(block.last_seq, first + room - 1)
+            taken = last - first + 1
+        self.rows -= taken
+        self.bytes -= int(taken * per_one)
+        return last
+
+
+def end_of_messages(view: StreamView, block: BlockView, first: int, count: int) -> tuple[int, int]:
+    """The sequence of the last of `count` messages from `first` on, and how many there are."""
+    source = scan.open_source(block.location, False)
+    with Block(source, view.salt, view.group, view.key) as opened:
+        seqs = sequences_in(opened)
+    start = bisect.bisect_left(seqs, first)
+    behind = bisect.bisect_right(seqs, block.last_seq)
+    if start + count >= behind:
+        return block.last_seq, behind - start
+    return seqs[start + count - 1], count
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -17,11 +17,17 @@ LIBRARIES = (
     "sqlalchemy",
 )
 OURS = re.compile(r"pyspark_jetstream\.errors\.\w+: (.*)")
-JVM_TRACE = re.compile(r"\n\s*(?:JVM stacktrace:|at [\w.$]+\(|Traceback )|; line \d")
+# What libraries say behind their own words: where they were, and what they had in hand.
+DEBUG = re.compile(r"\n\nDebug source:|\n\s*(?:JVM stacktrace:|at [\w.$]+\(|Traceback )|; line \d")
 
 
 def words_of(error: Exception) -> str | None:
     """None: it is a fault of ours, and its traceback is wanted."""
+    words = raw_words_of(error)
+    return None if words is None else DEBUG.split(words)[0].strip() or type(error).__name__
+
+
+def raw_words_of(error: Exception) -> str | None:
     if isinstance(error, ModuleNotFoundError):
         spark = (error.name or "").partition(".")[0] in ("pyspark", "py4j")
         return f"{error}: {install('spark' if spark else 'analytics')}"
@@ -31,7 +37,7 @@ def words_of(error: Exception) -> str | None:
     if ours:
         return str(ours[-1])
     if type(error).__module__.partition(".")[0] in LIBRARIES:
-        return JVM_TRACE.split(str(error))[0].strip() or type(error).__name__
+        return str(error)
     if isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         return f"{where}{error.strerror or error}"

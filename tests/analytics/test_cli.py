@@ -105,7 +105,8 @@ def test_what_a_worker_of_spark_said_is_told_alone() -> None:
     assert trouble.words_of(worker) == loss
     unknown = "[TABLE_NOT_FOUND] no `x`. SQLSTATE: 42P01"
     assert trouble.words_of(of(by_spark, f"{unknown}; line 1 pos 14;\n'Project")) == unknown
-    assert trouble.words_of(of("obstore.exceptions", "403 Forbidden")) == "403 Forbidden"
+    refused = FileNotFoundError("404 NoSuchBucket\n\nDebug source:\nNotFound { }")
+    assert trouble.words_of(refused) == "404 NoSuchBucket"
     assert trouble.words_of(DataLoss("gone")) == "gone"
     assert (
         trouble.words_of(PermissionError(13, "Permission denied", "/x")) == "/x: Permission denied"

@@ -63,7 +63,6 @@ def test_options_choose(spark: Any, tmp_path: Path, store: StreamStore) -> None:
 
     assert count(subject="a.3.*", streams="S") == 60
     assert count(subject="b.>") == 0
-    assert count(streams="T") == 0
     assert count(startingOffsets="11", endingOffsets='{"S": {"0": 21}}') == 10
     assert count(minPartitions="7") == 595
     assert load(spark, tmp_path, minPartitions="7").rdd.getNumPartitions() >= 7
@@ -123,10 +122,15 @@ def test_wrong_options_are_refused_by_name(spark: Any, tmp_path: Path, store: St
         "startingOffsets='soon'": {"startingOffsets": "soon"},
         "there is no column 'sequence'": {"columns": "sequence"},
         "failOnDataLoss='no'": {"failOnDataLoss": "no"},
+        "column 'seq' is named twice": {"columns": "seq,seq"},
+        "streams=',' names nothing": {"streams": ","},
+        "startingTimestamp=2 is behind": {"startingTimestamp": "2", "endingTimestamp": "1"},
+        "there is no stream 'T'; there are $G/S": {"streams": "T"},
+        "startingOffsets: there is no stream 'X'": {"startingOffsets": '{"S": 1, "X": 2}'},
     }
     for words, options in wrong.items():
         with pytest.raises(Exception, match=r".") as failed:
-            load(spark, tmp_path, **options)
+            load(spark, tmp_path, **options).count()
         assert words in str(failed.value)
 
 

@@ -202,3 +202,27 @@ def test_through_spark(spark: Any, tmp_path: Path, stores: FileStores, store: St
         drain(spark, tmp_path, tmp_path / "checkpoint")
     more = drain(spark, tmp_path, tmp_path / "checkpoint", failOnDataLoss="false")
     assert [seq for batch in more for seq in batch] == seqs(store)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_skip_of_many_sequences_is_not_many_batches(
+    tmp_path: Path, stores: FileStores, store: StreamStore, sealed: bool
+) -> None:
+    store.skip(1_000_000_000)
+    fill(store, 20)
+    store.skip(1_000_000)
+    fill(store, 20 + sealed * COUNT)
+    settled(stores)
+    offset, sizes, taken = reader(tmp_path).initialOffset(), [], []
+    limits = {"maxOffsetsPerTrigger": "30", "maxBytesPerTrigger": "2000000"}
+    for _ in range(2 * store.messages // 30 + 10):
+        source = reader(tmp_path, **limits)
+        end = source.latestOffset(through_json(offset), source.getDefaultReadLimit())
+        if end == offset:
+            break
+        found = seqs_of(source, through_json(offset), through_json(end))
+        sizes.append(len(found))
+        taken += found
+        offset = end
+    assert taken == seqs(store)
+    assert max(sizes) <= 30
