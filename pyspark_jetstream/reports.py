@@ -23,6 +23,7 @@ POINTS_MAX = 20_000
 LISTED = 20
 PATTERNS_MAX = 8
 GROUPS_MAX = 200_000
+DEFAULT_ACCOUNT = "$G"
 
 
 @dataclass(frozen=True)
@@ -346,10 +347,11 @@ def fill_lag(report: Report, tables: Tables) -> None:
     if rows is None:
         return
     for row in rows.sort_by("time").to_pylist():
+        account = "" if row["account"] == DEFAULT_ACCOUNT else f"{row['account']}/"
         report.lag.append(
             {
                 "time": row["time"].timestamp(),
-                "consumer": f"{row['stream']} > {row['consumer']}",
+                "consumer": f"{account}{row['stream']} > {row['consumer']}",
                 "pending": row["pending"],
                 "ack_pending": row["ack_pending"],
             }

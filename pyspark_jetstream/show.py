@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +13,7 @@ from pyspark_jetstream.reports import Report
 COLOURS = ("#2563eb", "#ea580c", "#16a34a", "#9333ea", "#dc2626", "#0891b2", "#ca8a04", "#64748b")
 WIDTH, HEIGHT = 860, 240
 LEFT, RIGHT, TOP, BOTTOM = 64, 12, 12, 34
+LABEL_WIDTH = 62
 
 
 def number(value: float) -> str:
@@ -222,10 +224,12 @@ def with_zeros(points: Points, times: list[float], step: int) -> Points:
     return [(time, known.get(time, 0.0)) for time in range(first, last + 1, step)]
 
 
-def nice(top: float) -> float:
-    """A round number at or above `top`."""
+def nice(top: float, in_bytes: bool = False) -> float:
+    """A round number at or above `top`, and so are its quarters."""
     if top <= 0:
-        return 1.0
+        return 4.0 if in_bytes else 1.0
+    if in_bytes:
+        return float(1 << max(math.ceil(math.log2(top)), 2))
     power = 10.0 ** (len(str(int(top))) - 1) if top >= 1 else 10.0**-3
     return next(
         step * power for step in (1, 2, 2.5, 5, 10, 20, 50, 100, 1000) if step * power >= top
@@ -242,7 +246,7 @@ def figure(title: str, lines: dict[str, Points], *, in_bytes: bool = False) -> s
     times = [time for points in lines.values() for time, _ in points]
     low, high = min(times), max(times)
     whole = (high - low) or 1.0
-    top = nice(max(value for points in lines.values() for _, value in points))
+    top = nice(max(value for points in lines.values() for _, value in points), in_bytes)
 
     def x(time: float) -> float:
         return LEFT + (time - low) / whole * (WIDTH - LEFT - RIGHT)
@@ -291,15 +295,19 @@ def bars(title: str, rows: list[dict[str, Any]]) -> str:
         return HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM)
 
     marks = axis(top, y, in_bytes=False)
+    labelled_each = math.ceil(LABEL_WIDTH / room)
     for at, row in enumerate(rows):
         left, value = LEFT + at * room, row["messages"]
         height = HEIGHT - BOTTOM - y(value)
         marks.append(
             f"<rect x={left + room * 0.1:.1f} y={y(value):.1f} width={room * 0.8:.1f} "
             f"height={height:.1f} fill='{COLOURS[0]}'><title>{value:,}</title></rect>"
-            f"<text x={left + room / 2:.1f} y={HEIGHT - 12} text-anchor=middle>"
-            f"&le; {amount(row['up_to'])}</text>"
         )
+        if at % labelled_each == 0:
+            marks.append(
+                f"<text x={left + room / 2:.1f} y={HEIGHT - 12} text-anchor=middle>"
+                f"&le; {amount(row['up_to'])}</text>"
+            )
     return wrap(title, marks, "")
 
 

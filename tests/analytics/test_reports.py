@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from pyspark_jetstream import cli, export, job, reports, show, tables
+from pyspark_jetstream.errors import JetStreamError
 from storage.filestore import FileStores
 from tests.analytics.stores import SMALL_BLOCKS, parsed, settings, settle
 
@@ -90,6 +94,31 @@ def test_the_page_has_plots_and_no_foreign_markup(root: Path) -> None:
     assert tags.seen.count("polyline") == 6
     assert "line<1>" not in page
     assert "line&lt;1&gt;" in page
+
+
+def test_axes_are_round_and_labels_do_not_touch() -> None:
+    assert [show.nice(top) for top in (0.03, 0.7, 7, 101, 1070)] == [0.05, 1, 10, 200, 2000]
+    ticks = [show.amount(show.nice(1_500_000, in_bytes=True) * at / 4) for at in range(5)]
+    assert ticks == ["0 B", "512 KiB", "1 MiB", "1.5 MiB", "2 MiB"]
+    rows = [{"up_to": 1 << power, "messages": 1} for power in range(2, 24)]
+    places = [float(x) for x in re.findall(r"<text x=([\d.]+) y=228", show.bars("sizes", rows))]
+    assert min(b - a for a, b in itertools.pairwise(places)) >= show.LABEL_WIDTH
+
+
+def test_batches_that_overlap_make_no_gaps() -> None:
+    arrays = [
+        pa.array([*range(1, 101), *range(300, 401)]),
+        pa.array(range(101, 290)),
+        pa.array([7]),
+    ]
+    (gap,) = reports.gaps_of("S", reports.disjoint(arrays))
+    assert (gap.first, gap.last) == (290, 299)
+
+
+def test_too_many_points_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "POINTS_MAX", 1000)
+    with pytest.raises(JetStreamError, match="--bucket 1 makes more than"):
+        reports.make(root, reports.Asked(bucket_s=1), now_s=0)
 
 
 def test_consumers_lag_over_time(root: Path, tmp_path: Path) -> None:
