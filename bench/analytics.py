@@ -3,7 +3,8 @@
 2,000,000 messages with 19-byte subjects; headers on every tenth. Payloads are `--payloads random`:
 128 to 256 bytes that do not compress; `json`: a reading as some 130 bytes of text, each another;
 `alike`: 128 bytes, the same in every message. Prints one JSON line per row, the best of a few after
-a warm-up. Parquet is what Spark writes unless told otherwise (snappy, dictionaries).
+a warm-up. Parquet is what Spark writes unless told otherwise (snappy, dictionaries); with `--codec`
+sealed blocks are compressed, and Parquet in the same way.
 """
 
 from __future__ import annotations
@@ -33,6 +34,9 @@ START_NS = 1_700_000_000_000_000_000
 STEP_NS = 1_000_000
 HEADERS = b"NATS/1.0\r\nNats-Msg-Id: 1234567890\r\n\r\n"
 
+# By what the blocks have. S2 is in the words of Snappy's format.
+PARQUET_CODECS = {"none": "snappy", "zstd": "zstd", "s2": "snappy"}
+
 Row = dict[str, Any]
 
 
@@ -54,8 +58,8 @@ def payloads(kind: str) -> Iterator[bytes]:
             yield b"x" * 128
 
 
-def fill(path: Path, count: int, kind: str) -> None:
-    stores = FileStores(path / "data", durable=False)
+def fill(path: Path, count: int, kind: str, codec: str) -> None:
+    stores = FileStores(path / "data", durable=False, codec_of=lambda settings: codec)
     config = json.dumps({"name": "BENCH"})
     store = stores.create({"account": "$G", "created_ns": 1, "config": config})
     payload = payloads(kind)
@@ -66,6 +70,7 @@ def fill(path: Path, count: int, kind: str) -> None:
             store.store(subject, headers, next(payload), START_NS + at * STEP_NS)
         stores.commit()
         stores.poll()
+    stores.directory.wait_rewritten()
     stores.close()
 
 
@@ -123,7 +128,7 @@ def bytes_read_by_process() -> int:
     return int(Path("/proc/self/io").read_text().split()[1])
 
 
-def through_spark(path: Path, count: int, cores: int) -> Iterator[Row]:
+def through_spark(path: Path, count: int, cores: int, codec: str) -> Iterator[Row]:
     spark = launcher.session(launcher.find_java(), master=f"local[{cores}]", memory="2g")
 
     def total(frame: Any) -> None:
@@ -139,7 +144,7 @@ def through_spark(path: Path, count: int, cores: int) -> Iterator[Row]:
 
     yield row("spark_source", count / best(source), "rows/s", ">= 2e6", cores=cores)
     yield row("spark_source_narrow", count / best(narrow), "rows/s", "", cores=cores)
-    yield from beside_parquet(spark, path, count)
+    yield from beside_parquet(spark, path, count, codec)
     yield from floor(spark, path, count, cores)
     spark.stop()
 
@@ -152,11 +157,17 @@ SCANS: dict[str, Callable[[Any], object]] = {
 """Every row with every column to the noop sink; and payloads alone."""
 
 
-def beside_parquet(spark: Any, path: Path, count: int) -> Iterator[Row]:
+def beside_parquet(spark: Any, path: Path, count: int, codec: str) -> Iterator[Row]:
     """The same scan of blocks and of Parquet with the same rows, in turn in the same session."""
     table = path / "parquet"
     if not table.exists():
-        spark.read.format("jetstream").load(str(path)).write.parquet(str(table))
+        rows = spark.read.format("jetstream").load(str(path))
+        rows.write.parquet(str(table), compression=PARQUET_CODECS[codec])
+    sizes = [
+        sum(file.stat().st_size for file in path.rglob(kind)) for kind in ("*.blk", "*.parquet")
+    ]
+    yield row("spark_scan_sizes", sizes[0] / sizes[1], "x the bytes of Parquet", "", codec=codec,
+              blocks=sizes[0], parquet=sizes[1])  # fmt: skip
     for name, scan_all in SCANS.items():
 
         def ours(name: str = name, scan_all: Callable[[Any], object] = scan_all) -> None:
@@ -171,7 +182,8 @@ def beside_parquet(spark: Any, path: Path, count: int) -> Iterator[Row]:
         took, parquet = in_turn(ours, theirs)
         yield row(f"spark_scan_{name}", count / took, "rows/s", "")
         yield row(f"spark_scan_{name}_parquet", count / parquet, "rows/s", "")
-        yield row(f"spark_scan_{name}_ratio", took / parquet, "x the time of Parquet", "<= 1.2")
+        yield row(f"spark_scan_{name}_ratio", took / parquet, "x the time of Parquet", "<= 1.2",
+                  codec=codec)  # fmt: skip
 
 
 def in_turn(one: Callable[[], object], other: Callable[[], object]) -> tuple[float, float]:
@@ -257,6 +269,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=COUNT)
     parser.add_argument("--cores", type=int, default=2, help="Spark's tasks at once")
     parser.add_argument("--payloads", choices=("random", "json", "alike"), default="random")
+    parser.add_argument("--codec", choices=PARQUET_CODECS, default="none", help="of sealed blocks")
     parser.add_argument("--no-spark", action="store_true")
     parser.add_argument("--beside", action="store_true", help="only the live server's latency")
     parser.add_argument("--keep", type=Path, help="a folder for the data, used again when filled")
@@ -268,11 +281,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="martlet-bench-") as folder:
         path = arguments.keep or Path(folder)
         if not (path / "data" / "directory").exists():
-            fill(path, arguments.count, arguments.payloads)
+            fill(path, arguments.count, arguments.payloads, arguments.codec)
         size = sum(file.stat().st_size for file in path.rglob("*.blk"))
         found = [decode(path, arguments.count), pruning(path, arguments.count, size)]
         if not arguments.no_spark:
-            found.append(through_spark(path, arguments.count, arguments.cores))
+            found.append(through_spark(path, arguments.count, arguments.cores, arguments.codec))
         for rows in found:
             for one in rows:
                 print(json.dumps(one), flush=True)
