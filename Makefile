@@ -19,7 +19,7 @@ MODE ?= release
 ASAN_ENV = LD_PRELOAD=$$(gcc -print-file-name=libasan.so) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
 
 .DEFAULT_GOAL := help
-.PHONY: help docs build debug asan coverage run test quick crash damage lint ledger bench interop sim fuzz loadgen prof clean image spark-cluster
+.PHONY: help docs analytics build debug asan coverage run test quick crash damage lint ledger bench interop sim fuzz loadgen prof clean image spark-cluster
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | awk -F'\t' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -28,6 +28,7 @@ help:  ## list the targets
 NEEDS = $(PYTHON) -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb")); print(*(need.replace(" ", "") for need in $(1)))'
 RUN_NEEDS = $$($(call NEEDS,p["build-system"]["requires"] + p["project"]["dependencies"]))
 TEST_NEEDS = $$($(call NEEDS,p["project"]["optional-dependencies"]["test"]))
+ANALYTICS_NEEDS = $$($(call NEEDS,[n for e in "analytics spark".split() for n in p["project"]["optional-dependencies"][e] if "martlet" not in n]))
 PIP := $(PY) -m pip install -q --disable-pip-version-check
 
 $(VENV)/needs.stamp: pyproject.toml
@@ -93,6 +94,9 @@ prof: $(TESTED) loadgen  ## profile Martlet during ROW=... with perf, else py-sp
 
 ledger:  ## write docs/features.md anew from the tests' markers
 	$(PYTHON) -m tests.ledger
+
+analytics: build  ## what reads streams, into .venv: pyarrow, obstore and Spark (450 MB)
+	@$(PIP) $(ANALYTICS_NEEDS)
 
 spark-cluster: $(TESTED)  ## the data source on a standalone Spark cluster with two foreign workers
 	MARTLET_SPARK_CLUSTER=1 $(PY) -m pytest -q tests/analytics/test_cluster.py

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["DefaultSource"]
 
 packed.install(__spec__.loader if __spec__ is not None else None)
+packed.check_compiled()
 
 
 def __getattr__(name: str) -> Any:

