@@ -120,7 +120,7 @@ cdef class DataDirectory(BatchedDirectory):
         first_indexes, logged = found.first_indexes(), found.metas()
         loaded(0, 0, len(streams))
         for done, (directory, meta) in enumerate(streams, 1):
-            home = BlockHome(self.shop, str(directory), meta.group, meta.salt)
+            home = BlockHome(self.shop, directory, meta.group, meta.salt)
             settings = self.unlock_stream(home, meta)
             home.replaying = True
             home.erased = found.erased.get(meta.group)
@@ -142,8 +142,10 @@ cdef class DataDirectory(BatchedDirectory):
 
     def unlock_stream(self, home: BlockHome, meta):
         """Its settings, with its key in place; None: no key opens it, so nobody will write to it."""
-        plain = meta.settings(None)
-        opened = unlock(meta, self.keys, self.label_of(plain) if plain is not None else meta.label)
+        label = meta.label
+        if meta.cipher == 0 and self.keys is not None:
+            label = self.label_of(meta.settings(None))
+        opened = unlock(meta, self.keys, label)
         if opened is None:
             return None
         (<BlockHome>home).key = opened.key

@@ -6,7 +6,6 @@ first, then `replay_frame` for each frame in order, then `end_replay`. What is m
 is in the home's `lost`, and `damage` says why.
 """
 import os
-from pathlib import Path
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.ref cimport Py_INCREF, PyObject
@@ -14,6 +13,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, malloc
 from libc.string cimport memcmp, memcpy, strdup
 
+from storage.fs import read_if_there
 from storage.losses import joined_ranges
 
 from storage._block cimport (
@@ -32,21 +32,24 @@ from storage._record cimport Record, RecordIndexer
 from storage._replay cimport Frame
 
 
-def claimed_index(path: Path) -> int:
+def claimed_index(path: str) -> int:
     """The frame index in a state's header, not checked: which of two to try first."""
     try:
-        with path.open("rb") as file:
-            return int.from_bytes(file.read(32)[24:], "little")
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return -1
+    try:
+        return int.from_bytes(os.pread(fd, 8, 24), "little")
+    finally:
+        os.close(fd)
 
 
 cdef int load_state(BlockHome home) except -1:
     """Take the newer of the two states that holds; False: there is none, and nothing changed."""
-    paths = [Path(home.path, name) for name in ("state.a", "state.b")]
+    paths = [f"{home.path}/state.a", f"{home.path}/state.b"]
     paths.sort(key=claimed_index, reverse=True)
     for path in paths:
-        content = path.read_bytes() if path.exists() else b""
+        content = read_if_there(path)
         if state_holds(home, content):
             take_state(home, content)
             return True

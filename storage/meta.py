@@ -10,7 +10,7 @@ from typing import Any
 
 from storage._cipher import StreamKey
 from storage._codec import checksum
-from storage.fs import begin_file, read_if_there
+from storage.fs import begin_file, names_in, read_if_there
 from storage.keys import WRAPPED_KEY_SIZE, DirectoryKeys
 
 Settings = dict[str, Any]
@@ -148,38 +148,43 @@ def unlock(meta: StreamMeta, keys: DirectoryKeys | None, label: str = "") -> Unl
     return Unlocked(key, raw_key, settings_read, renewed)
 
 
-def written_meta(directory: Path, logged: bytes | None) -> bytes:
+def written_meta(directory: str, logged: bytes | None) -> bytes:
     """What the meta file says, after it was made what the log says; not synced."""
-    directory.mkdir(mode=0o700, exist_ok=True)
-    for leftover in directory.glob("*.new"):
-        leftover.unlink()
-    content = read_if_there(directory / "meta")
+    names = names_in(directory)
+    if names is None:
+        Path(directory).mkdir(mode=0o700)
+        names = []
+    for name in names:
+        if name.endswith(".new"):
+            Path(directory, name).unlink()
+    path = f"{directory}/meta"
+    content = read_if_there(path) if "meta" in names else b""
     if logged is None or logged == content:
         return content
-    begin_file(directory / "meta", logged)
+    begin_file(path, logged)
     return logged
 
 
 def find_streams(
     folder: Path, damage: list[str], logged: dict[int, bytes], gone: set[int]
-) -> tuple[list[tuple[Path, StreamMeta]], int]:
+) -> tuple[list[tuple[str, StreamMeta]], int]:
     """The streams of a directory and the next free group; what unfinished work left is finished.
 
     `logged` are the metas and `gone` the groups of deleted streams that the log tells of.
     """
     streams = []
     next_group = max((*logged, *gone), default=0) + 1
-    names = {directory.name for directory in folder.iterdir()}
+    names = {entry.name for entry in folder.iterdir()}
     names |= {f"{group:016x}" for group in logged.keys() - gone}
     for name in sorted(names):
-        directory = folder / name
+        directory = f"{folder}/{name}"
         if name.startswith(".") or int(name, 16) in gone:
             shutil.rmtree(directory)
             continue
         content = written_meta(directory, logged.get(int(name, 16)))
         meta = decode_meta(content)
         next_group = max(next_group, int(name, 16) + 1)
-        if meta is None or f"{meta.group:016x}" != directory.name:
+        if meta is None or f"{meta.group:016x}" != name:
             damage.append(f"{directory}/meta {trouble_of(content)}: the stream is not loaded")
         else:
             streams.append((directory, meta))
