@@ -11,9 +11,7 @@ FUNCTION_LINES_MAX = 70
 SLACK_LINES = 80  # how far below its ratchet something may be before the ratchet must follow
 
 # Ratchets: what is over the bound today. A number may only get smaller; then make it so here.
-LONG_FILES = {
-    "storage/_store.pyx": 750,
-}
+LONG_FILES: dict[str, int] = {}
 LONG_FUNCTIONS = {
     "server/core/_subscriber.pyx:deliver": 72,
 }
