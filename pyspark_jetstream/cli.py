@@ -13,17 +13,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark_jetstream import options
 from pyspark_jetstream.errors import JetStreamError
 from pyspark_jetstream.modest import be_modest
-from pyspark_jetstream.options import Options
-from pyspark_jetstream.scan import Tally
 from pyspark_jetstream.trouble import words_of
 
 EVERY_MAX_S = 1_000_000
 
+# Without pyarrow, as in the server's image, these cannot be imported, and `main` is to say so.
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from pyspark_jetstream.options import Options
+    from pyspark_jetstream.scan import Tally
 
 
 def add_source(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +51,8 @@ def given_options(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def asked_for_tables(arguments: argparse.Namespace) -> Options:
+    from pyspark_jetstream import options
+
     given = given_options(arguments.option)
     options.check_for_tables(given)
     return options.parse({**given, "path": arguments.data})
@@ -76,6 +79,7 @@ def tell_tally(tally: Tally) -> None:
 
 def run_export(arguments: argparse.Namespace) -> int:
     from pyspark_jetstream import export
+    from pyspark_jetstream.scan import Tally
 
     tally = Tally()
 
@@ -148,6 +152,7 @@ def spark_session(arguments: argparse.Namespace, more: dict[str, str]) -> SparkS
 def run_job(arguments: argparse.Namespace) -> int:
     """Interrupted or killed at any moment it goes on where the tables end."""
     from pyspark_jetstream import job
+    from pyspark_jetstream.scan import Tally
     from pyspark_jetstream.tables import Tables
 
     asked, tally = asked_for_tables(arguments), Tally()
@@ -217,7 +222,7 @@ def run_report(arguments: argparse.Namespace) -> int:
 
 def run_sql(arguments: argparse.Namespace) -> int:
     """Views: `messages` over the tables, or straight over the blocks with --data."""
-    from pyspark_jetstream import job
+    from pyspark_jetstream import job, options
 
     if arguments.data:
         given = {"includeHeaders": "true", **given_options(arguments.option)}

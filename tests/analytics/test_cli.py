@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -126,6 +127,29 @@ def test_a_missing_library_is_told_with_the_command_that_brings_it(
     assert "'pyspark>=4.2,<5'" in str(trouble.words_of(spark))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert f"python3 -m pip --python {sys.executable} install" in str(trouble.words_of(missing))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "export parquet --data X --out Y",
+        "export delta --data X --out Y",
+        "archive --data X --to Y",
+        "analytics run --data X --out Y",
+        "analytics report X",
+        "analytics sql --data X SELECT",
+    ],
+)
+def test_the_server_alone_says_what_is_missing(tmp_path: Path, words: str) -> None:
+    """An environment with the server's own needs, as the container's image has it: no pyarrow."""
+    hide = "import sys; sys.modules['pyarrow'] = None; from pyspark_jetstream import cli"
+    run = f"{hide}; sys.exit(cli.main({words.split()!r}))"
+    done = subprocess.run(
+        [sys.executable, "-c", run], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1
+    assert "install 'pyarrow>=17'" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_the_commands_bring_what_the_extras_name() -> None:
