@@ -300,6 +300,9 @@ def main() -> None:
     if arguments.open:
         open_it(arguments.open)
         return
+    unknown = [name for name in arguments.rows if name not in ROWS]
+    if unknown:
+        parser.error(f"no such row: {', '.join(unknown)}; there are {', '.join(ROWS)}")
     for name in arguments.rows or ROWS:
         folder = Path(tempfile.mkdtemp(prefix="bench-storage-", dir=arguments.dir))
         try:

@@ -316,7 +316,7 @@ cdef class Poller(Carrier):
         if chunk != NULL:
             client.rest = NULL
         client.stalled_ns = 0
-        self.heard_from = client.cid if self.heard_from == NOBODY or self.heard_from == client.cid else 0
+        self.heard_from = client.cid if self.heard_from == NOBODY or self.attention.are_one(self.heard_from, client.cid) else 0
         size = have + <size_t> got
         self.turn_bytes += <size_t> got
         if size > self.buffer_bytes // 4:

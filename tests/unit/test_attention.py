@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 from server.net._attention import Attention
 
-AWAKE_NS = 50_000
+AWAKE_NS = 100_000
 PAUSE_MIN = 8
 PAUSE_MAX = 4096
+OTHERS_MAX = 8
 
 
 class Exchange:
@@ -52,7 +55,7 @@ def test_who_gets_no_answer_is_not_in_an_exchange() -> None:
 def test_a_slow_pace_costs_a_try_now_and_then() -> None:
     exchange = Exchange()
     turns = 8 * PAUSE_MAX
-    assert exchange.go_on(turns, 100_000) == 0
+    assert exchange.go_on(turns, 2 * AWAKE_NS) == 0
     assert exchange.awake_ns <= AWAKE_NS * 24
     assert exchange.go_on(PAUSE_MAX + PAUSE_MIN, 20_000) > 0
 
@@ -73,9 +76,27 @@ def test_an_exchange_that_pauses_is_tried_again_soon() -> None:
     assert exchange.go_on(1_000, 20_000) >= 980
 
 
-def test_others_end_it_for_a_while() -> None:
+def test_a_few_others_between_do_not_end_it() -> None:
     exchange = Exchange()
     exchange.go_on(1_000, 20_000)
-    exchange.go_on(1, 20_000, (2,))
+    for other in range(100, 200):
+        exchange.go_on(1, 5_000, (other,))
+        assert exchange.go_on(4, 20_000) == 4
+
+
+def test_many_others_end_it_for_a_while() -> None:
+    exchange = Exchange()
+    exchange.go_on(1_000, 20_000)
+    for other in range(100, 101 + OTHERS_MAX):
+        assert exchange.attention.lasts(exchange.now_ns)
+        exchange.go_on(1, 1_000, (other,))
     assert not exchange.attention.lasts(exchange.now_ns)
     assert exchange.go_on(100, 20_000) >= 80
+
+
+def test_in_a_crowd_nobody_is_waited_for() -> None:
+    exchange = Exchange()
+    crowd = random.Random(1)
+    for _ in range(10_000):
+        exchange.go_on(1, 10_000, (crowd.randrange(1, 20),))
+    assert exchange.awake_ns < 10_000 * 10_000 // 100
