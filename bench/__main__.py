@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from bench import report
-from bench.compare import Outcome, Result, measure, tell
+from bench.compare import LEFT_OUT, Result, measure, tell
 from bench.loads import FULL, LOADGEN, SMOKE
 from bench.profile import Profiler
 from bench.programs import MARTLET, PEER, ROOT, Program
@@ -44,25 +44,25 @@ def parser() -> argparse.ArgumentParser:
 def list_rows() -> None:
     for row in ROWS:
         goal = row.goal.text(row.better) if row.goal else ""
-        print(f"{row.name:20} {row.group:6} {row.unit:7} {goal:10} {row.about}")
+        print(f"{row.name:30} {row.group:9} {row.unit:7} {goal:10} {row.about}")
 
 
 def run(rows: list[Row], programs: list[Program], arguments: argparse.Namespace) -> int:
     scale = SMOKE if arguments.smoke else FULL
     lines: list[report.Line] = []
-    left_out = Outcome(skipped="left out by --only")
+    unmeasured: list[str] = []
     for measurement, group in groupby(rows, key=lambda row: row.measurement):
         rounds = arguments.rounds or (1 if arguments.smoke else measurement.rounds)
         outcomes = measure(measurement, programs, scale, rounds)
         for row in group:
-            result = Result(row, outcomes.get("martlet", left_out), outcomes.get("peer", left_out))
+            result = Result(row, outcomes.get("martlet", LEFT_OUT), outcomes.get("peer", LEFT_OUT))
             lines.append(report.line(result, scale, PEER))
             print(json.dumps(lines[-1]), flush=True)
+            if result.unmeasured():
+                unmeasured.append(row.name)
     if arguments.keep:
         report.keep(lines)
         tell(f"kept {len(lines)} rows in {report.LINES.relative_to(ROOT)}")
-    asked = [program.name for program in programs]
-    unmeasured = [line["row"] for line in lines if any(line[name] is None for name in asked)]
     missed = [line["row"] for line in lines if line["pass"] is False]
     for text, names in (("not measured", unmeasured), ("missed", missed)):
         if names:

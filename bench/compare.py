@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.loads import Numbers, Scale
-from bench.programs import BenchError, Program
+from bench.programs import MARTLET, BenchError, Program
 from bench.rows import Better, Measurement, Row
 
 NOISE_KEY = "other_cpu_share"
@@ -55,6 +55,9 @@ class Outcome:
         return self.best_round(key, better)[key] if self.values(key) else None
 
 
+LEFT_OUT = Outcome(skipped="left out by --only")
+
+
 @dataclass(frozen=True)
 class Result:
     row: Row
@@ -65,6 +68,11 @@ class Result:
         martlet = self.martlet.best(self.row.key, self.row.better)
         peer = self.peer.best(self.row.key, self.row.better)
         return martlet / peer if martlet is not None and peer else None
+
+    def unmeasured(self) -> bool:
+        """A server that was asked gave no number."""
+        asked = [self.martlet, self.peer] if self.row.measurement.has_peer else [self.martlet]
+        return any(one is not LEFT_OUT and not one.values(self.row.key) for one in asked)
 
     def passed(self) -> bool | None:
         """None: there is no goal, or a server was skipped."""
@@ -89,10 +97,11 @@ def measure(
 ) -> dict[str, Outcome]:
     """A program that is missing or fails once is left out of the further rounds."""
     rounds_of: dict[str, list[Numbers]] = {program.name: [] for program in programs}
+    skipped = {program.name: why_skipped(measurement, program) for program in programs}
     failed: dict[str, str] = {}
     for turn in range(rounds):
         for program in programs:
-            if program.missing() or program.name in failed:
+            if skipped[program.name] or program.name in failed:
                 continue
             tell(f"{measurement.name}: {program.name}, round {turn + 1} of {rounds}")
             try:
@@ -106,11 +115,17 @@ def measure(
     return {
         program.name: Outcome(
             () if program.name in failed else tuple(rounds_of[program.name]),
-            program.missing(),
+            skipped[program.name],
             failed.get(program.name),
         )
         for program in programs
     }
+
+
+def why_skipped(measurement: Measurement, program: Program) -> str | None:
+    if program is not MARTLET and not measurement.has_peer:
+        return "this row has no peer"
+    return program.missing()
 
 
 def tell(text: str) -> None:

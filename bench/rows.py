@@ -8,7 +8,7 @@ Rows of one measurement share its runs. A new row is a `Row` below; a new load i
 from dataclasses import dataclass
 from enum import Enum
 
-from bench import buckets, consumers, copies, features, jetstream, loads
+from bench import buckets, consumers, copies, features, jetstream, loads, store
 
 
 class Better(Enum):
@@ -48,6 +48,7 @@ class Measurement:
     name: str
     run: loads.Run
     rounds: int = 3
+    has_peer: bool = True
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,32 @@ def _many(key: str, unit: str, goal: float, about: str) -> Row:
     )  # fmt: skip
 
 
+def _alone(name: str, run: loads.Run) -> Measurement:
+    return Measurement(f"store_{name}", run, rounds=1, has_peer=False)
+
+
+_APPEND_128 = _alone("append_128", store.with_disk("append_128_durable"))
+_APPEND_LAZY = _alone("append_128_lazy", store.with_disk("append_128_lazy"))
+_APPEND_8K = _alone("append_8k", store.with_disk("append_8k_durable"))
+_TRIMMED = _alone("trimmed", store.with_disk("append_128_trimmed"))
+_LOAD_WARM = _alone("load_warm", store.with_disk("load_warm"))
+_RECOVERY = _alone("recovery", store.with_disk("recovery"))
+_COMPRESSING = _alone("compressing", store.with_disk("pause_while_compressing"))
+_LOAD = _alone("load", store.in_memory("load"))
+_PENDING = _alone("pending", store.in_memory("pending"))
+_PURGE = _alone("purge", store.in_memory("purge"))
+_EXPIRE = _alone("expire", store.in_memory("expire"))
+_SUBJECTS = _alone("subjects", store.in_memory("subjects"))
+
+
+def _at_least(name: str, load: Measurement, key: str, unit: str, bound: float, about: str) -> Row:
+    return Row(name, "store", load, key, unit, Better.HIGHER, absolute(bound), about)
+
+
+def _at_most(name: str, load: Measurement, key: str, unit: str, bound: float, about: str) -> Row:
+    return Row(name, "store", load, key, unit, Better.LOWER, absolute(bound), about)
+
+
 ROWS: tuple[Row, ...] = (
     _stream("publish_16", 1, 0, 1, 16, 4.0, "publish only, up to the PONG behind the last message"),
     _stream("one_to_one_16", 1, 1, 1, 16, 4.0, "1 publisher, 1 subscriber"),
@@ -234,6 +261,38 @@ ROWS: tuple[Row, ...] = (
     Row("js_fleet_bare", "streams", Measurement("js_fleet_bare", jetstream.bare_fleet),
         "cpu_percent", "%", Better.LOWER, None,
         "the same without streams: each publisher hears its own messages"),
+    _at_least("store_append_128_durable", _APPEND_128, "append_128_durable.messages_per_s", "msg/s",
+              1.5e6, "append 128 B on 1,000 subjects, batches of 256, durable"),
+    _at_least("store_append_128_lazy", _APPEND_LAZY, "append_128_lazy.messages_per_s", "msg/s", 3e6,
+              "the same, lazy"),
+    _at_least("store_append_8k", _APPEND_8K, "append_8k_durable.share", "", 0.6,
+              "append 8 KB, durable: share of plain sequential writing of the same bytes"),
+    _at_least("store_trimmed", _TRIMMED, "append_128_trimmed.share", "", 0.9,
+              "append at max_msgs: share of the rate without"),
+    _at_least("store_load_warm", _LOAD_WARM, "load_warm.scattered_per_s", "msg/s", 2e6,
+              "load by sequence, warm, scattered over 2 M"),
+    _at_least("store_load_next", _LOAD, "load_next_literal.per_s", "msg/s", 5e5,
+              "load next of a subject among 1 M, from anywhere"),
+    _at_least("store_load_next_wildcard", _LOAD, "load_next_wildcard.per_s", "msg/s", 5e5,
+              "the same by a wildcard"),
+    _at_least("store_load_last", _LOAD, "load_last.per_s", "msg/s", 1e6,
+              "load the last of a subject among 1 M"),
+    _at_most("store_pending", _PENDING, "pending_wildcard.first_ms", "ms", 5,
+             "num pending, a wildcard over 1 M subjects, first asked"),
+    _at_most("store_purge", _PURGE, "purge.seconds", "s", 3, "purge by filter half of 10 M"),
+    _at_most("store_purge_slice", _PURGE, "purge.longest_ms", "ms", 2, "its longest slice"),
+    _at_most("store_expire", _EXPIRE, "expire.seconds", "s", 1, "expire 1 M by age"),
+    _at_most("store_expire_slice", _EXPIRE, "expire.longest_ms", "ms", 2, "its longest slice"),
+    _at_most("store_subject", _SUBJECTS, "subjects_10m.bytes_each", "B", 120,
+             "10 M subjects: memory of each beyond its text"),
+    _at_most("store_compressing", _COMPRESSING, "pause_while_compressing.p999_ms", "ms", 2,
+             "a turn beside blocks being rewritten, p99.9"),
+    _at_most("store_recovery_kill", _RECOVERY, "recovery.after_kill.seconds", "s", 2,
+             "open 10 M messages of 128 B on 1,000 subjects after a kill"),
+    _at_most("store_recovery_clean", _RECOVERY, "recovery.after_clean_stop.seconds", "s", 0.3,
+             "the same after a clean stop"),
+    _at_most("store_recovery_memory", _RECOVERY, "recovery.after_kill.rss_mb", "MB", 150,
+             "resident after the kill's recovery"),
 )  # fmt: skip
 
 

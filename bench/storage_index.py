@@ -1,4 +1,4 @@
-"""Speed and size of the store's logic: `python -m bench.storage_index [row ...]`.
+"""Speed and size of the store's logic: `python -m bench.storage_index [--small] [GROUP ...]`.
 
 Prints one JSON line for each row. The loops call the store at C level (bench/_store.pyx, compiled
 the first time) over the memory home, or over a home that keeps nothing ("logic").
@@ -6,8 +6,8 @@ the first time) over the memory home, or over a home that keeps nothing ("logic"
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 from collections.abc import Callable
 from multiprocessing import get_context
@@ -17,12 +17,13 @@ from typing import Any
 from bench.compiled import loops, resident_bytes
 
 MILLION = 1_000_000
+SMALL = 20_000
 SECOND = 1_000_000_000
 
 
-def row(name: str, **figures: float) -> None:
-    shown = {key: round(value, 2) for key, value in figures.items()}
-    print(json.dumps({"row": name, **shown}), flush=True)
+def row(name: str, about: str, **figures: float) -> None:
+    shown = {key: round(value, 3) for key, value in figures.items()}
+    print(json.dumps({"row": name, "about": about, **shown}), flush=True)
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -39,62 +40,90 @@ def new_store(compiled: ModuleType, keep: bool = True, **limits: Any):  # type: 
     return StreamStore(MemoryHome() if keep else compiled.NoHome(), StoreLimits(**limits))
 
 
-def append(compiled: ModuleType) -> None:
+def append(compiled: ModuleType, million: int) -> None:
     for keep in (False, True):
-        for distinct in (1, 1000, MILLION):
+        for distinct in (1, 1000, million):
             store = new_store(compiled, keep)
-            took = seconds(lambda: compiled.store(store, 2 * MILLION, distinct, 128, SECOND))  # noqa: B023
-            name = f"append 128 B, {distinct} subjects, {'memory' if keep else 'logic'}"
-            row(name, million_per_s=2 / took)
+            took = seconds(lambda: compiled.store(store, 2 * million, distinct, 128, SECOND))  # noqa: B023
+            where = "memory" if keep else "logic"
+            subjects = f"{distinct} subjects" if distinct < million else "scattered subjects"
+            row(
+                f"append_{where}_{distinct if distinct < million else 'scattered'}",
+                f"append 128 B, {subjects}, {where}",
+                per_s=2 * million / took,
+            )
 
 
-def trim(compiled: ModuleType) -> None:
+def trim(compiled: ModuleType, million: int) -> None:
     plain = new_store(compiled)
-    compiled.store(plain, MILLION, 1000, 128, SECOND)
-    free = seconds(lambda: compiled.store(plain, 2 * MILLION, 1000, 128, SECOND))
+    compiled.store(plain, million, 1000, 128, SECOND)
+    free = seconds(lambda: compiled.store(plain, 2 * million, 1000, 128, SECOND))
     for limits in (
-        {"messages_max": MILLION},
+        {"messages_max": million},
         {"messages_per_subject_max": 1000},
         {"messages_per_subject_max": 5},
         {"messages_per_subject_max": 1},
     ):
         store = new_store(compiled, True, **limits)
-        compiled.store(store, MILLION, 1000, 128, SECOND)
-        took = seconds(lambda: compiled.store(store, 2 * MILLION, 1000, 128, SECOND))  # noqa: B023
-        row(f"append at the limit {limits}", million_per_s=2 / took, of_unlimited=free / took)
+        compiled.store(store, million, 1000, 128, SECOND)
+        took = seconds(lambda: compiled.store(store, 2 * million, 1000, 128, SECOND))  # noqa: B023
+        ((limit, value),) = limits.items()
+        row(
+            f"trim_{limit}_{value}",
+            f"append at the limit {limits}",
+            per_s=2 * million / took,
+            of_unlimited=free / took,
+        )
     store = new_store(compiled, messages_per_subject_max=5)
-    compiled.store(store, 6 * MILLION, MILLION, 128, SECOND)
-    took = seconds(lambda: compiled.store(store, MILLION, MILLION, 128, SECOND))
-    row("append, 1 M subjects with 5 messages each at the limit", million_per_s=1 / took)
+    compiled.store(store, 6 * million, million, 128, SECOND)
+    took = seconds(lambda: compiled.store(store, million, million, 128, SECOND))
+    row(
+        "trim_scattered",
+        "append, as many subjects, with 5 messages each at the limit",
+        per_s=million / took,
+    )
 
 
-def load(compiled: ModuleType) -> None:
+def load(compiled: ModuleType, million: int) -> None:
     store = new_store(compiled)
-    compiled.store(store, 4 * MILLION, MILLION, 128, SECOND)
-    row("load by sequence", million_per_s=2 / seconds(lambda: compiled.read(store, 2 * MILLION)))
-    took = seconds(lambda: compiled.read_last(store, 2 * MILLION, MILLION))
-    row("load last by subject, 1 M subjects", million_per_s=2 / took)
-    took = seconds(lambda: compiled.next_literal(store, MILLION, MILLION))
-    row("load next, random subject from a random place, 1 M subjects", million_per_s=1 / took)
-    for filters in ("k.*.x", "k.>", ["k.1.x", "k.*.x"], ["k.7.x", "k.8.x", "k.9.x"]):
+    compiled.store(store, 4 * million, million, 128, SECOND)
+    took = seconds(lambda: compiled.read(store, 2 * million))
+    row("load", "load by sequence", per_s=2 * million / took)
+    took = seconds(lambda: compiled.read_last(store, 2 * million, million))
+    row("load_last", "load last by subject, 1 M subjects", per_s=2 * million / took)
+    took = seconds(lambda: compiled.next_literal(store, million, million))
+    about = "load next, random subject from a random place, 1 M subjects"
+    row("load_next_literal", about, per_s=million / took)
+    for name, filters, count in (
+        ("wildcard", "k.*.x", million),
+        ("full_wildcard", "k.>", million),
+        ("two", ["k.1.x", "k.*.x"], million),
+        ("three_subjects", ["k.7.x", "k.8.x", "k.9.x"], 1000),
+    ):
         compiled.next_filtered(store, filters, 1)
-        count = 1000 if len(filters) == 3 else MILLION
         took = seconds(lambda: compiled.next_filtered(store, filters, count))  # noqa: B023
-        row(f"load next by filter {filters}, 1 M subjects", million_per_s=count / MILLION / took)
+        about = f"load next by filter {filters}, 1 M subjects"
+        row(f"load_next_{name}", about, per_s=count / took)
 
 
-def pending(compiled: ModuleType) -> None:
+def pending(compiled: ModuleType, million: int) -> None:
     store = new_store(compiled, keep=False)
-    compiled.store(store, 4 * MILLION, MILLION, 128, SECOND)
+    compiled.store(store, 4 * million, million, 128, SECOND)
     # Every second subject another way, so that no filter is all there is.
     for subject in ("z.1", "z.2"):
         store.store(subject, b"", b"", SECOND)
-    for filters in ("k.>", "k.*.x", "*.77.x", "k.5.x"):
-        first = seconds(lambda: store.num_pending(2 * MILLION, filters))  # noqa: B023
-        again = seconds(lambda: store.num_pending(2 * MILLION + 7, filters))  # noqa: B023
+    for name, filters in (
+        ("full_wildcard", "k.>"),
+        ("wildcard", "k.*.x"),
+        ("one_of_a_wildcard", "*.77.x"),
+        ("subject", "k.5.x"),
+    ):
+        first = seconds(lambda: store.num_pending(2 * million, filters))  # noqa: B023
+        again = seconds(lambda: store.num_pending(2 * million + 7, filters))  # noqa: B023
         changed = store.store("k.5.x", b"", b"", SECOND)
-        later = seconds(lambda: store.num_pending(changed - MILLION, filters))  # noqa: B023
+        later = seconds(lambda: store.num_pending(changed - million, filters))  # noqa: B023
         row(
+            f"pending_{name}",
             f"num pending {filters}, 4 M messages on 1 M subjects",
             first_ms=first * 1e3,
             again_ms=again * 1e3,
@@ -115,58 +144,47 @@ def longest_slice(step: Callable[[], bool]) -> tuple[float, float]:
     return total * 1e3, longest * 1e3
 
 
-def purge(compiled: ModuleType) -> None:
+def purge(compiled: ModuleType, million: int) -> None:
     store = new_store(compiled)
-    compiled.store(store, 5 * MILLION, 1000, 128, SECOND)
+    compiled.store(store, 5 * million, 1000, 128, SECOND)
     for _ in range(5):
-        compiled.store(store, MILLION, 1000, 128, SECOND)
+        compiled.store(store, million, 1000, 128, SECOND)
     filters = [f"k.{number}.x" for number in range(500)]
     job = store.start_purge(filters)
     total, longest = longest_slice(lambda: job.step(4096))
     row(
+        "purge",
         "purge by 500 filters half of 10 M, slices of 4,096",
-        million=job.purged / MILLION,
+        purged=job.purged,
         seconds=total / 1e3,
         longest_ms=longest,
     )
 
 
-def expire(compiled: ModuleType) -> None:
+def expire(compiled: ModuleType, million: int) -> None:
     store = new_store(compiled, age_max_ns=10 * SECOND)
-    compiled.store(store, 2 * MILLION, 1000, 128, SECOND, 1000)
-    now_ns = SECOND + MILLION * 1000 + 10 * SECOND
+    compiled.store(store, 2 * million, 1000, 128, SECOND, 1000)
+    now_ns = SECOND + million * 1000 + 10 * SECOND
     total, longest = longest_slice(lambda: not store.expire(now_ns, 4096).more)
     row(
+        "expire",
         "expire 1 M by age, slices of 4,096",
-        million=2 - store.messages / MILLION,
+        expired=2 * million - store.messages,
         seconds=total / 1e3,
         longest_ms=longest,
     )
 
 
-def subjects(compiled: ModuleType) -> None:
-    for count in (MILLION, 10 * MILLION):
+def subjects(compiled: ModuleType, million: int) -> None:
+    for name, count in (("subjects_1m", million), ("subjects_10m", 10 * million)):
         store = new_store(compiled, keep=False)
         before = resident_bytes()
         took = seconds(lambda: compiled.store(store, count, count, 16, SECOND, 0, False))  # noqa: B023
         grown = resident_bytes() - before
-        text = (
-            sum(
-                len(f"k.{n}.x") * m
-                for n, m in (
-                    (5, 10),
-                    (55, 90),
-                    (555, 900),
-                    (5555, 9000),
-                    (55555, 90000),
-                    (555555, 900000),
-                )
-            )
-            if count == MILLION
-            else 10.89 * count
-        )
+        text = sum(len(f"k.{n}.x") for n in range(count))
         sequences = store.index_memory_bytes["sequences"]
         row(
+            name,
             f"{count} subjects of one message",
             bytes_each=(grown - sequences - text) / count,
             text_bytes_each=text / count,
@@ -175,37 +193,51 @@ def subjects(compiled: ModuleType) -> None:
         )
 
 
-def reopen(compiled: ModuleType) -> None:
+def reopen(compiled: ModuleType, million: int) -> None:
     from storage._store import StreamStore
 
     before = resident_bytes()
     store = new_store(compiled, keep=False)
-    compiled.store(store, 10 * MILLION, 1000, 128, SECOND)
-    row("10 M messages on 1,000 subjects, indexes", mib=(resident_bytes() - before) / 2**20)
+    compiled.store(store, 10 * million, 1000, 128, SECOND)
+    grown = (resident_bytes() - before) / 2**20
+    row("reopen_indexes", "10 M messages on 1,000 subjects, indexes", mib=grown)
     started = time.perf_counter()
     snapshot = store.snapshot()
-    row("its snapshot", ms=(time.perf_counter() - started) * 1e3, mib=len(snapshot) / 2**20)
-    compiled.store(store, 50_000, 1000, 128, SECOND)
-    row("the next one, 50,000 messages later", ms=seconds(store.snapshot) * 1e3)
+    took = time.perf_counter() - started
+    row("reopen_snapshot", "its snapshot", ms=took * 1e3, mib=len(snapshot) / 2**20)
+    compiled.store(store, million // 20, 1000, 128, SECOND)
+    took = seconds(store.snapshot)
+    row("reopen_next_snapshot", "the next one, 50,000 messages later", ms=took * 1e3)
     again = StreamStore(store.home, store.limits)
-    row("restore from it", ms=seconds(lambda: again.restore(snapshot)) * 1e3)
+    took = seconds(lambda: again.restore(snapshot))
+    row("reopen_restore", "restore from it", ms=took * 1e3)
     whole = new_store(compiled)
-    compiled.store(whole, 10 * MILLION, 1000, 128, SECOND)
-    row("index 10 M records anew from the memory home", seconds=seconds(whole.rebuild))
+    compiled.store(whole, 10 * million, 1000, 128, SECOND)
+    took = seconds(whole.rebuild)
+    row("reopen_rebuild", "index 10 M records anew from the memory home", seconds=took)
 
 
-ROWS = [append, trim, load, pending, purge, expire, subjects, reopen]
+GROUPS = {one.__name__: one for one in (append, trim, load, pending, purge, expire, subjects, reopen)}
 
 
-def run(name: str) -> None:
-    next(one for one in ROWS if one.__name__ == name)(loops("_store"))
+def run(name: str, million: int) -> None:
+    GROUPS[name](loops("_store"), million)
 
 
 def main() -> None:
-    names = sys.argv[1:] or [one.__name__ for one in ROWS]
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"of {', '.join(GROUPS)}")
+    parser.add_argument("--small", action="store_true", help="a fiftieth of the work")
+    arguments = parser.parse_args()
+    unknown = [name for name in arguments.groups if name not in GROUPS]
+    if unknown:
+        parser.error(f"no such group: {', '.join(unknown)}; there are {', '.join(GROUPS)}")
     loops("_store")
-    for name in names:
-        worker = get_context("spawn").Process(target=run, args=(name,))
+    for name in arguments.groups or GROUPS:
+        million = SMALL if arguments.small else MILLION
+        worker = get_context("spawn").Process(target=run, args=(name, million))
         worker.start()
         worker.join()
         if worker.exitcode:

@@ -435,6 +435,11 @@ cdef class PendingProbe:
         self.table.clear()
 
     @property
+    def slots_to_move(self):
+        """Of the smaller index, to the one that took its place."""
+        return 0 if self.table.old_index == NULL else self.table.old_mask + 1 - self.table.moved
+
+    @property
     def queue(self):
         cdef uint32_t number = self.table.queue_head
         found = []

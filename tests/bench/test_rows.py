@@ -5,17 +5,17 @@ import json
 import pytest
 
 from bench import report, rows
-from bench.compare import Outcome, Result, measure
+from bench.compare import LEFT_OUT, Outcome, Result, measure
 from bench.loads import LOADGEN, SMOKE
 from bench.programs import MARTLET, PEER
 from bench.rows import ROWS, Better, Row, absolute, times
 
 MEASUREMENTS = list(dict.fromkeys(row.measurement for row in ROWS))
+RUNS = [(m, p) for m in MEASUREMENTS for p in (MARTLET, PEER) if m.has_peer or p is MARTLET]
 
 
 @pytest.mark.skipif(not LOADGEN.exists(), reason="run `make loadgen`")
-@pytest.mark.parametrize("program", [MARTLET, PEER], ids=lambda program: program.name)
-@pytest.mark.parametrize("measurement", MEASUREMENTS, ids=lambda measurement: measurement.name)
+@pytest.mark.parametrize(("measurement", "program"), RUNS, ids=lambda each: each.name)
 def test_each_row_runs(measurement, program):
     if reason := program.missing():
         pytest.skip(reason)
@@ -24,6 +24,17 @@ def test_each_row_runs(measurement, program):
     for row in ROWS:
         if row.measurement is measurement:
             assert outcome.best(row.key, row.better) is not None, row.name
+
+
+def test_a_row_without_a_peer_is_measured_without_one():
+    alone = next(row for row in ROWS if not row.measurement.has_peer)
+    result = Result(alone, Outcome(({alone.key: 1.0},)), LEFT_OUT)
+    assert not result.unmeasured()
+    assert Result(alone, Outcome(failed="lost"), LEFT_OUT).unmeasured()
+    with_peer = ROWS[0]
+    assert Result(with_peer, Outcome(({with_peer.key: 1.0},)), Outcome()).unmeasured()
+    outcome = measure(alone.measurement, [PEER], SMOKE, rounds=1)["peer"]
+    assert outcome.skipped == "this row has no peer"
 
 
 def test_rows_have_names_of_their_own():
