@@ -101,7 +101,8 @@ _CONNECTIONS = Measurement("connections", loads.connections)
 _SUBSCRIPTIONS = Measurement("subscriptions", loads.subscriptions)
 _IDLE = Measurement("idle", loads.idle, rounds=1)
 _READY = Measurement("ready", loads.ready, rounds=1)
-_ISOLATION = Measurement("isolation", loads.isolation)
+_ISOLATION = Measurement("isolation", loads.isolation, rounds=1)
+_PERMISSIONS = Measurement("permissions", loads.permissions, rounds=1)
 _STREAMS_FILE = Measurement("js_streams_file", jetstream.many_streams("file"), rounds=1)
 _STREAMS_MEMORY = Measurement("js_streams_memory", jetstream.many_streams("memory"), rounds=1)
 
@@ -209,6 +210,8 @@ ROWS: tuple[Row, ...] = (
            "p99 of others beside a subscriber that never reads 32 MB/s, against quiet"),
     _lower("isolation_garbage", _ISOLATION, "garbage_ratio", "x", absolute(2.0),
            "p99 of others beside 1,000 connections/s that send nonsense, against quiet"),
+    _higher("permissions", _PERMISSIONS, "share", "", absolute(0.95),
+            "1 publisher, 1 subscriber, 16 B, with permissions: share of the rate without"),
     _jetstream("js_file_durable_lazy", "file", 4096, "", "", 2.0,
                "file, 128 B, 4,096 in flight: durable, against the peer's lazy default"),
     _jetstream("js_file_durable_always", "file", 4096, "", "always", 100.0,

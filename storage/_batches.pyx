@@ -20,7 +20,7 @@ from storage._rewritequeue cimport pump_rewrites
 
 cdef enum:
     CHECKPOINTS_AT_ONCE = 64    # asked for in one turn
-    HELD_BYTES_MAX = 32 << 10       # with more than that under way the disk is given more
+    HELD_BYTES_MAX = 32 << 10       # an open batch with that much does not wait for the one under way
     UNHEARD_BYTES_MAX = 1 << 20     # of writes done by the owner's thread: then it is told of them
     GROUP_MAX = 1024            # checkpoints of a start or a stop that share their syncs
 
@@ -263,8 +263,8 @@ cdef class BatchedDirectory:
 
     @property
     def is_busy(self) -> bool:
-        """A batch is under way: small ones better wait and go as one. Whoever waits hears of its end."""
-        return len(self.batches) > 0 and self.log.backlog_bytes <= HELD_BYTES_MAX
+        """A batch is under way and the open one is small: it better grows. Whoever waits hears of the other's end."""
+        return len(self.batches) > 0 and self.log.open_bytes() < HELD_BYTES_MAX
 
     def commit(self) -> int:
         """`submit`, for Python."""

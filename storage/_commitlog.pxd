@@ -127,6 +127,9 @@ cdef class CommitLog:
     cdef inline uint64_t frame_start(self) noexcept:
         """The position of the newest frame, while nothing was submitted behind it."""
         return self.position + (self.frame_at - self.piece_start)
+    cdef inline size_t open_bytes(self) noexcept:
+        """Of the open batch, not yet with the disk's thread."""
+        return 0 if self.chunk is None else self.chunk.used - self.piece_start
 
     cdef void close_files(self) noexcept
     cdef int rotate(self) except -1

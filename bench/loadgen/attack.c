@@ -12,6 +12,7 @@
 
 enum {
     PAYLOAD_BYTES = 1024,
+    BATCH_MESSAGES = 32,        /* leave in one write, as client libraries do it */
     NARROW_BYTES = 32 * 1024,
     SLOW_READ_BYTES = 32 * 1024,
     SLOW_READ_EVERY_MS = 10,
@@ -130,11 +131,15 @@ static void attack_prepare(struct attack *attack)
         attack->subscribers[i] = subscriber_open(attack->target);
     attack->publisher = nats_connect(attack->target);
     int length = sprintf(header, "PUB bench.attack %d\r\n", PAYLOAD_BYTES);
-    attack->batch_bytes = (size_t)length + PAYLOAD_BYTES + 2;
+    size_t message_bytes = (size_t)length + PAYLOAD_BYTES + 2;
+    attack->batch_bytes = BATCH_MESSAGES * message_bytes;
     attack->batch = must_allocate(attack->batch_bytes);
-    memcpy(attack->batch, header, (size_t)length);
-    memset(attack->batch + length, 'z', PAYLOAD_BYTES);
-    memcpy(attack->batch + attack->batch_bytes - 2, "\r\n", 2);
+    for (int i = 0; i < BATCH_MESSAGES; i++) {
+        char *at = attack->batch + (size_t)i * message_bytes;
+        memcpy(at, header, (size_t)length);
+        memset(at + length, 'z', PAYLOAD_BYTES);
+        memcpy(at + message_bytes - 2, "\r\n", 2);
+    }
 }
 
 void attack_run(const struct target *target, const struct attack_options *options)

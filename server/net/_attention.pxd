@@ -13,6 +13,8 @@ cdef class Attention:
 
     # At the end of a turn that read from one connection, or from several (0).
     cpdef void heard(self, uint64_t cid, bint answered, int64_t now_ns) noexcept
+    # At the end of any turn with work in it, before `heard`.
+    cpdef void worked(self, int64_t spent_ns) noexcept
     cdef bint are_one(self, uint64_t cid, uint64_t other) noexcept
     cdef void heard_other(self, uint64_t cid) noexcept
     # Whether to look again at once.

@@ -39,6 +39,10 @@ cdef class Attention:
             self.awake = True
             self.caught = 0
 
+    cpdef void worked(self, int64_t spent_ns) noexcept:
+        """Not waiting: a connection that was accepted or closed meanwhile does not use up the time to wait."""
+        self.heard_ns += spent_ns
+
     cdef bint are_one(self, uint64_t cid, uint64_t other) noexcept:
         """Whether what both said in one turn is one exchange."""
         return cid == other or (cid == self.first and other == self.second) or (cid == self.second and other == self.first)

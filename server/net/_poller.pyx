@@ -377,6 +377,7 @@ cdef class Poller(Carrier):
     def run(self):
         cdef epoll_event[EVENTS_MAX] events
         cdef int count, i, rounds
+        cdef bint worked = False
         cdef int64_t begin = self.broker.clock()
         cdef int64_t sent = self.broker.out_msgs
         cdef object thing
@@ -386,6 +387,7 @@ cdef class Poller(Carrier):
             count = epoll_wait(self.epoll_fd, events, EVENTS_MAX, 0)
             if count <= 0:
                 break
+            worked = True
             self.broker.turn.in_batch = True
             self.broker.turn.begin()
             self.read_much = False
@@ -422,6 +424,8 @@ cdef class Poller(Carrier):
         self.retired = []
         if self.broker.stalled and not self.timer_armed:
             self.arm_stall_timer()
+        if worked:
+            self.attention.worked(self.broker.clock() - begin)
         if self.heard_from != NOBODY:
             self.attention.heard(self.heard_from, self.broker.out_msgs != sent, self.broker.clock())
         if not self.looks_again and self.attention.lasts(begin) and self.broker.turn.has_loop:

@@ -84,6 +84,16 @@ def test_a_few_others_between_do_not_end_it() -> None:
         assert exchange.go_on(4, 20_000) == 4
 
 
+def test_the_work_for_others_does_not_use_up_the_time_to_wait() -> None:
+    exchange = Exchange()
+    exchange.go_on(1_000, 20_000)
+    for _ in range(200):
+        exchange.attention.worked(2 * AWAKE_NS)
+        exchange.now_ns += 2 * AWAKE_NS
+        assert exchange.attention.lasts(exchange.now_ns)
+        assert exchange.go_on(4, 20_000) == 4
+
+
 def test_many_others_end_it_for_a_while() -> None:
     exchange = Exchange()
     exchange.go_on(1_000, 20_000)

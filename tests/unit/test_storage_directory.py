@@ -83,6 +83,23 @@ def test_cut_takes_back_the_tail_and_sequences_are_used_again(tmp_path: Path) ->
     directory.close()
 
 
+def test_a_small_batch_is_held_while_another_is_under_way(tmp_path: Path) -> None:
+    """However much is under way, a batch of a few messages is not worth a write of its own."""
+    directory = DataDirectory(tmp_path)
+    home = directory.create_stream({"name": "s"})
+    directory.wait(directory.commit())
+    assert not directory.is_busy
+    home.append_many([(seq, 1, b"s", b"", b"x" * 1000) for seq in range(1, 100)])
+    directory.commit()
+    home.append_many([(100, 1, b"s", b"", b"x" * 1000)])
+    assert directory.is_busy
+    home.append_many([(seq, 1, b"s", b"", b"x" * 1000) for seq in range(101, 140)])
+    assert not directory.is_busy, "enough for a write of its own"
+    directory.wait(directory.commit())
+    assert not directory.is_busy
+    directory.close()
+
+
 def test_dead_blocks_leave_the_disk(tmp_path: Path) -> None:
     directory = DataDirectory(tmp_path, block_size_min=4096, block_size_max=8192)
     home = directory.create_stream({"name": "s"})
