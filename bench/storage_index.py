@@ -217,7 +217,9 @@ def reopen(compiled: ModuleType, million: int) -> None:
     row("reopen_rebuild", "index 10 M records anew from the memory home", seconds=took)
 
 
-GROUPS = {one.__name__: one for one in (append, trim, load, pending, purge, expire, subjects, reopen)}
+GROUPS = {
+    one.__name__: one for one in (append, trim, load, pending, purge, expire, subjects, reopen)
+}
 
 
 def run(name: str, million: int) -> None:
