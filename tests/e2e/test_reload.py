@@ -240,6 +240,17 @@ def test_the_advertised_address_changes_what_info_says(tmp_path: Path) -> None:
             assert client.info()["port"] == server.port
 
 
+@pytest.mark.feature("3-025", "3-088")
+def test_a_wrong_advertised_address_changes_nothing(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path, config="max_payload: 1000\n") as server:
+        told = server.reload('client_advertise: "h:x"\nmax_payload: 2000\n')
+        assert "Failed to reload server configuration" in told
+        assert 'could not parse port "x"' in told
+        with server.connect() as client:
+            info = client.info()
+            assert (info["port"], info["max_payload"]) == (server.port, 1000)
+
+
 @pytest.mark.feature("3-033")
 def test_pings_follow_the_new_interval(tmp_path: Path) -> None:
     with ServerProcess(tmp_path, config='ping_interval: "1h"\n') as server:
