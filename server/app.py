@@ -29,7 +29,7 @@ from server.net._poller import Poller
 from server.net.clients import ClientListener
 from server.net.info import base_info
 from server.net.listener import ListenError, join_host_port, listening_urls, split_host_port
-from server.net.tls import TlsError
+from server.net.tls import TlsError, monitoring_context
 from server.ops.closed import ClosedConnections
 from server.ops.events import ServerEvents
 from server.ops.identity import Identity
@@ -42,6 +42,8 @@ from server.ops.tracing import TraceEvents
 from server.version import COMPAT_VERSION, JETSTREAM_API_LEVEL, MARTLET_VERSION
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from server.core._client import Client
     from server.jetstreaming import JetStream
     from server.net.http import HttpServer
@@ -206,27 +208,21 @@ class App:
         if not http.port and not http.tls_port:
             return
         from server.net.http import HttpServer
-        from server.net.tls import server_context
         from server.ops.monitor import Monitor
 
         monitor = Monitor(self, self.logger.warn)
         self._http = HttpServer(monitor.handle, self.logger.error)
-        kind = "https" if http.tls_port else "http"
         wanted = max(http.tls_port or http.port, 0)
         host = http.host or self.options.host
         try:
-            context = None
-            if kind == "https":
-                if self.options.tls is None:
-                    raise TlsError("TLS cert and key required for HTTPS")
-                context = server_context(self.options.tls, demand_certificate=False)
-            port = await self._http.listen(host, wanted, context)
-        except (OSError, TlsError) as error:
+            port = await self._http.listen(host, wanted, monitoring_context(self.options))
+        except (ListenError, TlsError) as error:
             self.logger.fatal(f"Can't start monitoring: {error}")
-        if kind == "https":
+        if http.tls_port:
             self.https_port = port
         else:
             self.http_port = port
+        kind = "https" if http.tls_port else "http"
         self.logger.notice(f"Starting {kind} monitor on {join_host_port(host, port)}")
 
     def _start_clients(self) -> None:
@@ -389,9 +385,12 @@ class App:
             self.jetstream.apply(self.options)
         self._services.listen()
 
-    def replace_tls(self, settings: TlsSettings | None) -> None:
+    def replace_tls(self, settings: TlsSettings | None, monitoring: SSLContext | None) -> None:
+        """For clients and for monitoring; the ports and who speaks TLS on them stay."""
         if self._listener is not None:
             self._listener.replace_tls(settings)
+        if self._http is not None and monitoring is not None:
+            self._http.replace_tls(monitoring)
 
     def reopen_log(self) -> None:
         if not self.options.log.file:
@@ -455,10 +454,7 @@ class App:
 
     @property
     def tls_not_after(self) -> str:
-        from server.net.tls import certificate_end
-
-        tls = self.options.tls
-        return certificate_end(tls.certificates[0].cert_file) if tls and tls.certificates else ""
+        return self._listener.tls_not_after if self._listener is not None else ""
 
 
 def apply_to_broker(options: Options, directory: Directory, broker: Broker) -> None:

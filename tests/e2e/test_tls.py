@@ -345,14 +345,20 @@ def test_suites_and_a_curve_can_be_chosen(tmp_path: Path, pki: Pki) -> None:
         server.wait_log("TLS version 1.2, cipher suite TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384")
 
 
-@pytest.mark.feature("3-049")
-def test_several_certificates_are_chosen_by_name(tmp_path: Path, pki: Pki) -> None:
+@pytest.mark.feature("3-049", "4-014")
+@pytest.mark.parametrize("is_verified", [False, True])
+def test_several_certificates_are_chosen_by_name(
+    tmp_path: Path, pki: Pki, is_verified: bool
+) -> None:
     other = pki.authority.issue("other", names=[x509.DNSName("other.example")])
     pairs = ", ".join(
         f'{{ cert_file: "{c.cert_file}", key_file: "{c.key_file}" }}' for c in (pki.server, other)
     )
-    config = f"tls {{ certs = [ {pairs} ] }}"
+    verify = pki.verify() if is_verified else ""
+    config = f"tls {{ certs = [ {pairs} ]\n{verify} }}"
     context = ssl.create_default_context(cafile=str(pki.authority.ca_file))
+    if is_verified:
+        context.load_cert_chain(pki.client.cert_file, pki.client.key_file)
     with ServerProcess(tmp_path, config=config) as server:
         for name in ("other.example", "localhost"):
             with server.connect() as client:
