@@ -468,6 +468,7 @@ def apply_to_broker(options: Options, directory: Directory, broker: Broker) -> N
     broker.ping_interval_ns = options.ping_interval_ns
     broker.ping_max = options.max_pings_out
     broker.write_deadline_ns = options.write_deadline_ns
+    broker.write_retry = options.write_timeout == "retry"
     broker.auth_timeout_ns = options.auth.timeout_ns
     broker.headers = not options.no_header_support
     broker.no_fast_producer_stall = options.no_fast_producer_stall
