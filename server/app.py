@@ -437,6 +437,10 @@ class App:
     def wall_ns(self) -> int:
         return self.clock.wall_ns()
 
+    @property
+    def listening(self) -> bool:
+        return self._listener is not None and self._listener.is_open
+
     def health_errors(self) -> Sequence[Mapping[str, str]]:
         if self.jetstream is None:
             return ()
