@@ -385,6 +385,13 @@ class App:
             self.jetstream.apply(self.options)
         self._services.listen()
 
+    def forget_account(self, name: str) -> None:
+        """The configuration has it no more, and nobody is connected to it."""
+        self._services.forget(name)
+        if self.jetstream is not None:
+            self.jetstream.forget_account(name)
+        self.broker.forget_account(name)
+
     def replace_tls(self, settings: TlsSettings | None, monitoring: SSLContext | None) -> None:
         """For clients and for monitoring; the ports and who speaks TLS on them stay."""
         if self._listener is not None:

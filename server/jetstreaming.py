@@ -130,6 +130,9 @@ class JetStream:
         self.ingests.usages.follow(self.engine)
         self.api.listen()
 
+    def forget_account(self, name: str) -> None:
+        self.api.forget(name)
+
     @property
     def descriptors(self) -> tuple[int, ...]:
         """What becomes readable when the disk has finished something: call `completed` then."""

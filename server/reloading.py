@@ -125,7 +125,7 @@ def forget_accounts(app: App, old: Options) -> None:
     """Accounts that the file no longer has; their clients have been closed."""
     kept = {account.name for account in app.options.accounts} | {app.options.system_account}
     for gone in {account.name for account in old.accounts} - kept:
-        app.broker.accounts.pop(gone, None)
+        app.forget_account(gone)
 
 
 def move_files(app: App, changed: set[str]) -> None:

@@ -112,6 +112,11 @@ class SystemServices:
                 serve = self._serve_system if is_system else self._serve_account
                 self._subs[account.name] = serve(account)
 
+    def forget(self, name: str) -> None:
+        """An account that is no more; one of that name later is another one."""
+        for sub in self._subs.pop(name, ()):
+            sub.unsubscribe()
+
     def close(self) -> None:
         for subs in self._subs.values():
             for sub in subs:
