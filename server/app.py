@@ -189,6 +189,10 @@ class App:
         notice("  Git:      [not set]")
         notice(f"  Martlet:  {MARTLET_VERSION}")
         notice(f"  Name:     {self.server_name}")
+        if options.jetstream.enabled:
+            from server.jetstream.shorthash import short_hash
+
+            notice(f"  Node:     {short_hash(self.server_name)}")
         notice(f"  ID:       {self.server_id}")
         for line in featureflags.told(options.feature_flags):
             notice(line)
