@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 TICK_S = 0.1
 EARLY_S = 0.001  # a loop may be that much too early
 TICKS_PER_SECOND = 10
+# A reload was to switch it on, and could not.
+JETSTREAM_OFF = {"type": "JETSTREAM", "error": "JetStream not enabled (10076)"}
 
 
 class StartError(Exception):
@@ -150,7 +152,10 @@ class App:
                 self.logger.fatal(f"Could not write pidfile: {error}")
         await self._start_monitoring()
         if self.options.jetstream.enabled:
-            self._start_jetstream()
+            try:
+                self._start_jetstream()
+            except StartError as error:
+                self.logger.fatal(str(error))
         self._services.listen()
         self._start_clients()
         self._loop.add_reader(self._poller.fileno(), self._poller.run)
@@ -159,17 +164,20 @@ class App:
         self.logger.notice("Server is ready")
 
     def _start_jetstream(self) -> None:
-        from server.jetstreaming import JetStream
+        from server.jetstreaming import JetStream, StoreProblem
 
-        self.jetstream = JetStream(
-            self.options,
-            self.broker,
-            server_name=self.server_name,
-            server_id=self.server_id,
-            clock=self.clock,
-            random=self.random,
-            logger=self.logger,
-        )
+        try:
+            self.jetstream = JetStream(
+                self.options,
+                self.broker,
+                server_name=self.server_name,
+                server_id=self.server_id,
+                clock=self.clock,
+                random=self.random,
+                logger=self.logger,
+            )
+        except StoreProblem as error:
+            raise StartError(f"Can't start JetStream: {error}") from error
         self.jetstream.engine.hub.timers.wake = self._wake_consumers
         self.jetstream.commit.ask_later = self._loop.call_later
         for descriptor in self.jetstream.descriptors:
@@ -180,6 +188,27 @@ class App:
             domain=self.options.jetstream.domain,
             api_lvl=JETSTREAM_API_LEVEL,
         )
+
+    def _restart_jetstream(self) -> None:
+        """Switched on by a reload: without it, if need be, as the server serves already."""
+        self.logger.notice("Restarting JetStream")
+        try:
+            self._start_jetstream()
+        except StartError as error:
+            self.logger.warn(str(error))
+
+    def _stop_jetstream(self) -> None:
+        """What was stored is durable when this returns."""
+        if self.jetstream is None:
+            return
+        gone, self.jetstream = self.jetstream, None
+        if self._consumers_wake is not None:
+            self._consumers_wake.cancel()
+            self._consumers_wake = None
+        for descriptor in gone.descriptors:
+            self._loop.remove_reader(descriptor)
+        gone.close()
+        self.hooks.info = replace(self.hooks.info, jetstream=False, domain="", api_lvl=0)
 
     def _log_banner(self) -> None:
         options, notice = self.options, self.logger.notice
@@ -385,9 +414,16 @@ class App:
         apply_to_broker(self.options, directory, self.broker)
         self.broker.apply_limits()
         self._tell_address()
-        if self.jetstream is not None:
-            self.jetstream.apply(self.options)
         self._services.listen()
+        self._apply_jetstream()
+
+    def _apply_jetstream(self) -> None:
+        if not self.options.jetstream.enabled:
+            self._stop_jetstream()
+        elif self.jetstream is None:
+            self._restart_jetstream()
+        else:
+            self.jetstream.apply(self.options)
 
     def forget_account(self, name: str) -> None:
         """The configuration has it no more, and nobody is connected to it."""
@@ -424,10 +460,7 @@ class App:
         # One more round of the loop lets TLS connections say goodbye.
         await asyncio.sleep(0)
         self._loop.remove_reader(self._poller.fileno())
-        if self.jetstream is not None:
-            for descriptor in self.jetstream.descriptors:
-                self._loop.remove_reader(descriptor)
-            self.jetstream.close()
+        self._stop_jetstream()
         self._poller.close()
         self._passwords.close()
         self.remove_ports_file()
@@ -454,7 +487,7 @@ class App:
 
     def health_errors(self) -> Sequence[Mapping[str, str]]:
         if self.jetstream is None:
-            return ()
+            return (JETSTREAM_OFF,) if self.options.jetstream.enabled else ()
         if self.jetstream.failure is None:
             return [
                 {

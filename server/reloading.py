@@ -40,8 +40,6 @@ def reload(app: App, new: Options) -> None:
     old = app.options
     changes = diff(old, new)
     changed = {change.field for change in changes}
-    if new.jetstream.enabled != old.jetstream.enabled:
-        raise ReloadError("JetStream can only be switched on or off by a restart")
     try:
         settings, monitoring = tls_settings(new), monitoring_context(new)
         directory = Directory(new)

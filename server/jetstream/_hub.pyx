@@ -201,3 +201,5 @@ cdef class ConsumerHub:
         for sink in self.ack_sinks.values():
             sink.close()
         self.ack_sinks.clear()
+        self.broker.turn.forget(self.phase)
+        self.broker.turn.forget(self.keeping)

@@ -364,6 +364,7 @@ class Engine:
             for consumer in stream.consumers.values():
                 consumer.stop("shutdown")
             stream.close()
+        self.copiers.close()
         self.hub.close()
 
     # Limits

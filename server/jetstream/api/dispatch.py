@@ -155,6 +155,7 @@ class Api:
             for sub in subs:
                 sub.unsubscribe()
         self._subs.clear()
+        self._queue.close()
 
     def enqueue(
         self,
