@@ -164,12 +164,13 @@ class Engine:
     def apply(self, options: Options) -> None:
         """Follows a reload: limits, accounts that go, and those that come with what is kept."""
         for name in self._follow(options):
+            # A reload is never left half way: the disk's trouble is this account's alone.
             try:
-                kept = list(self.stores.recover_account(name))
-            except StoreUnavailable as error:
-                self.warn(f"The streams of account '{name}' are kept but not served: {error}")
+                back = list(self._bring_back(list(self.stores.recover_account(name))))
+            except (StoreUnavailable, OSError) as error:
+                self.warn(f"Streams of account '{name}' are kept but not served: {error}")
                 continue
-            for stream in list(self._bring_back(kept)):
+            for stream in back:
                 self.copiers.follow(stream)
                 self.copiers.appeared(stream)
 
