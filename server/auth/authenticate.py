@@ -63,9 +63,13 @@ class Authenticator:
     def on_missing_connect(self, client: Client) -> bool:
         """Signs in who begins without a CONNECT, where that is allowed.
 
-        Where certificates name users, nobody gets in by saying less.
+        Where certificates name users, nobody gets in by saying less; and nobody becomes an nkey
+        without a word.
         """
-        return not self.directory.maps_certificates and self._admit_anonymous(client)
+        login = self.directory.anonymous()
+        if self.directory.maps_certificates or login is None or login.kind == "nkey":
+            return False
+        return self._admit_anonymous(client)
 
     def _admit_anonymous(self, client: Client) -> bool:
         """Signs in who gives no credentials, where that is allowed."""
