@@ -75,7 +75,7 @@ class ConsumerBook(Writer):
         while (found := store.load_next(seq)) is not None:
             seq = found.seq + 1
             kind, key = found.subject[:2], found.subject[2:]
-            if account not in (None, account_of(key)):
+            if account is not None and account_of(key) != account:
                 continue
             if kind == STATE:
                 self._states.setdefault(key, []).append((found.seq, found.payload))
