@@ -432,9 +432,7 @@ ACCOUNT_BLOCK: Final = block(
     option("exports", to="", by=rooms.later("exports", rooms.EXPORT)),
     option("imports", to="", by=rooms.later("imports", rooms.IMPORT)),
     option("mappings", "maps", to="", by=rooms.later("mappings", rooms.ANYTHING)),
-    option(
-        "msg_trace", "trace_dest", to="", by=Decoder("a subject or a map", _message_trace)
-    ),
+    option("msg_trace", "trace_dest", to="", by=Decoder("a subject or a map", _message_trace)),
 )
 
 

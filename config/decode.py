@@ -292,6 +292,23 @@ def split_address(text: str) -> tuple[str, int]:
     return host, number
 
 
+def split_advertised(text: str) -> tuple[str, int]:
+    """Host and port that clients are told. Port 0, when there is none, is the listener's own."""
+    has_port = ":" in text and not text.endswith("]")
+    host, port = split_address(text if has_port else f"{text}:0")
+    return host.strip(), max(port, 0)
+
+
+def _advertised(node: Node, report: Report) -> str:
+    text: str = TEXT.read(node, report)
+    if text:
+        split_advertised(text)
+    return text
+
+
+ADVERTISED: Final = Decoder(TEXT.expects, _advertised)
+
+
 def address(host_field: str, port_field: str) -> Decoder:
     def read(node: Node, report: Report) -> Draft:
         if isinstance(node.value, str):

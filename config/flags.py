@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from config.decode import Draft
+from config.decode import Draft, InvalidError, split_advertised
 from config.options import CertificatePair, Secret, TlsOptions
 from config.tls import CURVES, INSECURE_CIPHERS, SECURE_CIPHERS
 
@@ -370,6 +370,7 @@ def _draft(given: dict[str, Any]) -> Draft:
     for flag, field in _PORTS.items():
         if not -1 <= draft.get(field, 0) <= 65535:
             raise FlagError(f"--{flag} is from -1 (a free one) to 65535, got {draft[field]}")
+    _check_advertised(draft.get("client_advertise", ""))
     if given.get("=routes") and not given.get("=cluster"):
         raise FlagError("solicited routes require cluster capabilities, e.g. --cluster")
     for word in _NOT_YET:
@@ -378,6 +379,14 @@ def _draft(given: dict[str, Any]) -> Draft:
     if any(field.startswith("=tls") for field in given):
         draft["tls"] = _tls(given)
     return draft
+
+
+def _check_advertised(text: str) -> None:
+    try:
+        if text:
+            split_advertised(text)
+    except InvalidError as wrong:
+        raise FlagError(f"--client_advertise: {wrong.text}") from None
 
 
 def _tls(given: dict[str, Any]) -> TlsOptions | None:

@@ -135,7 +135,7 @@ def diff(old: Options, new: Options) -> list[Change]:
         if before != (after := field(new, name)) and name not in _IGNORED
     }
     for name, (before, after) in changed.items():
-        if not _is_possible(name, before, after, new):
+        if not _is_possible(name, before, after, old, new):
             raise ReloadError(
                 f"config reload not supported for {field_name(name)}: "
                 f"old={_shown(name, before)}, new={_shown(name, after)}"
@@ -143,6 +143,10 @@ def diff(old: Options, new: Options) -> list[Change]:
     if new.tls is not None:
         # The files behind the same names may hold another certificate.
         changed["tls"] = (old.tls, new.tls)
+    if old.jetstream.enabled != new.jetstream.enabled:
+        # The settings of a part that is switched on or off are no news of their own.
+        changed = {n: change for n, change in changed.items() if not n.startswith("jetstream.")}
+        changed["jetstream.enabled"] = (old.jetstream.enabled, new.jetstream.enabled)
     logs = RELOADABLE.items()
     return [Change(name, log(changed[name][1])) for name, log in logs if name in changed]
 
@@ -186,20 +190,16 @@ def _shown(name: str, value: Any) -> str:
     return format_duration(value) if name.endswith("_ns") else _go(value)
 
 
-def _is_possible(name: str, before: Any, after: Any, new: Options) -> bool:
+def _is_possible(name: str, before: Any, after: Any, old: Options, new: Options) -> bool:
     if name == "auth.no_auth_user":
         # It may go if the user that it names goes as well.
         return bool(before) and not after and all(user.name != before for user in new.auth.users)
     if name == "system_account":
         return False
-    if name in ("jetstream.max_memory_bytes", "jetstream.max_store_bytes"):
-        return _limit_may_change(before, after, new.jetstream.enabled)
-    if name.startswith("jetstream.") and not new.jetstream.enabled:
-        # Settings of a part that is being switched off.
+    if name.startswith("jetstream.") and not (old.jetstream.enabled and new.jetstream.enabled):
+        # Settings of a part that is being switched on or off.
         return True
+    if name in ("jetstream.max_memory_bytes", "jetstream.max_store_bytes"):
+        # A fixed limit may grow; one found out from the machine stays as it is.
+        return bool(-1 < before < after)
     return name in RELOADABLE
-
-
-def _limit_may_change(before: int, after: int, enabled: bool) -> bool:
-    """A fixed limit may grow; one found out from the machine stays as it is."""
-    return not enabled or -1 < before < after

@@ -8,6 +8,7 @@ from typing import Any, Final
 from config import rooms
 from config.accounts import ACCOUNTS, AUTHORIZATION, enabled_word
 from config.decode import (
+    ADVERTISED,
     BOOLEAN,
     BOOLEAN_MAP,
     PORT,
@@ -234,7 +235,7 @@ _SERVER: Final = (
     option("listen", to="", by=address("host", "port")),
     option("host", "net", to="host", by=TEXT),
     option("port", to="port", by=PORT),
-    option("client_advertise", to="client_advertise", by=TEXT),
+    option("client_advertise", to="client_advertise", by=ADVERTISED),
     option("tls", to="tls", by=TLS),
     option("allow_non_tls", to="allow_non_tls", by=BOOLEAN),
 )

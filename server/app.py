@@ -29,7 +29,7 @@ from server.net._poller import Poller
 from server.net.clients import ClientListener
 from server.net.info import base_info
 from server.net.listener import ListenError, join_host_port, listening_urls, split_host_port
-from server.net.tls import TlsError
+from server.net.tls import TlsError, monitoring_context
 from server.ops.closed import ClosedConnections
 from server.ops.events import ServerEvents
 from server.ops.identity import Identity
@@ -42,6 +42,8 @@ from server.ops.tracing import TraceEvents
 from server.version import COMPAT_VERSION, JETSTREAM_API_LEVEL, MARTLET_VERSION
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from server.core._client import Client
     from server.jetstreaming import JetStream
     from server.net.http import HttpServer
@@ -50,6 +52,8 @@ if TYPE_CHECKING:
 TICK_S = 0.1
 EARLY_S = 0.001  # a loop may be that much too early
 TICKS_PER_SECOND = 10
+# A reload was to switch it on, and could not.
+JETSTREAM_OFF = {"type": "JETSTREAM", "error": "JetStream not enabled (10076)"}
 
 
 class StartError(Exception):
@@ -148,7 +152,10 @@ class App:
                 self.logger.fatal(f"Could not write pidfile: {error}")
         await self._start_monitoring()
         if self.options.jetstream.enabled:
-            self._start_jetstream()
+            try:
+                self._start_jetstream()
+            except StartError as error:
+                self.logger.fatal(str(error))
         self._services.listen()
         self._start_clients()
         self._loop.add_reader(self._poller.fileno(), self._poller.run)
@@ -157,17 +164,20 @@ class App:
         self.logger.notice("Server is ready")
 
     def _start_jetstream(self) -> None:
-        from server.jetstreaming import JetStream
+        from server.jetstreaming import JetStream, StoreProblem
 
-        self.jetstream = JetStream(
-            self.options,
-            self.broker,
-            server_name=self.server_name,
-            server_id=self.server_id,
-            clock=self.clock,
-            random=self.random,
-            logger=self.logger,
-        )
+        try:
+            self.jetstream = JetStream(
+                self.options,
+                self.broker,
+                server_name=self.server_name,
+                server_id=self.server_id,
+                clock=self.clock,
+                random=self.random,
+                logger=self.logger,
+            )
+        except StoreProblem as error:
+            raise StartError(f"Can't start JetStream: {error}") from error
         self.jetstream.engine.hub.timers.wake = self._wake_consumers
         self.jetstream.commit.ask_later = self._loop.call_later
         for descriptor in self.jetstream.descriptors:
@@ -179,6 +189,27 @@ class App:
             api_lvl=JETSTREAM_API_LEVEL,
         )
 
+    def _restart_jetstream(self) -> None:
+        """Switched on by a reload: without it, if need be, as the server serves already."""
+        self.logger.notice("Restarting JetStream")
+        try:
+            self._start_jetstream()
+        except StartError as error:
+            self.logger.warn(str(error))
+
+    def _stop_jetstream(self) -> None:
+        """What was stored is durable when this returns."""
+        if self.jetstream is None:
+            return
+        gone, self.jetstream = self.jetstream, None
+        if self._consumers_wake is not None:
+            self._consumers_wake.cancel()
+            self._consumers_wake = None
+        for descriptor in gone.descriptors:
+            self._loop.remove_reader(descriptor)
+        gone.close()
+        self.hooks.info = replace(self.hooks.info, jetstream=False, domain="", api_lvl=0)
+
     def _log_banner(self) -> None:
         options, notice = self.options, self.logger.notice
         # Whatever the command is called: log parsers know a start by this line.
@@ -187,6 +218,10 @@ class App:
         notice("  Git:      [not set]")
         notice(f"  Martlet:  {MARTLET_VERSION}")
         notice(f"  Name:     {self.server_name}")
+        if options.jetstream.enabled:
+            from server.jetstream.shorthash import short_hash
+
+            notice(f"  Node:     {short_hash(self.server_name)}")
         notice(f"  ID:       {self.server_id}")
         for line in featureflags.told(options.feature_flags):
             notice(line)
@@ -206,27 +241,21 @@ class App:
         if not http.port and not http.tls_port:
             return
         from server.net.http import HttpServer
-        from server.net.tls import server_context
         from server.ops.monitor import Monitor
 
         monitor = Monitor(self, self.logger.warn)
         self._http = HttpServer(monitor.handle, self.logger.error)
-        kind = "https" if http.tls_port else "http"
         wanted = max(http.tls_port or http.port, 0)
         host = http.host or self.options.host
         try:
-            context = None
-            if kind == "https":
-                if self.options.tls is None:
-                    raise TlsError("TLS cert and key required for HTTPS")
-                context = server_context(self.options.tls, demand_certificate=False)
-            port = await self._http.listen(host, wanted, context)
-        except (OSError, TlsError) as error:
+            port = await self._http.listen(host, wanted, monitoring_context(self.options))
+        except (ListenError, TlsError) as error:
             self.logger.fatal(f"Can't start monitoring: {error}")
-        if kind == "https":
+        if http.tls_port:
             self.https_port = port
         else:
             self.http_port = port
+        kind = "https" if http.tls_port else "http"
         self.logger.notice(f"Starting {kind} monitor on {join_host_port(host, port)}")
 
     def _start_clients(self) -> None:
@@ -385,13 +414,30 @@ class App:
         apply_to_broker(self.options, directory, self.broker)
         self.broker.apply_limits()
         self._tell_address()
-        if self.jetstream is not None:
-            self.jetstream.apply(self.options)
         self._services.listen()
+        self._apply_jetstream()
 
-    def replace_tls(self, settings: TlsSettings | None) -> None:
+    def _apply_jetstream(self) -> None:
+        if not self.options.jetstream.enabled:
+            self._stop_jetstream()
+        elif self.jetstream is None:
+            self._restart_jetstream()
+        else:
+            self.jetstream.apply(self.options)
+
+    def forget_account(self, name: str) -> None:
+        """The configuration has it no more, and nobody is connected to it."""
+        self._services.forget(name)
+        if self.jetstream is not None:
+            self.jetstream.forget_account(name)
+        self.broker.forget_account(name)
+
+    def replace_tls(self, settings: TlsSettings | None, monitoring: SSLContext | None) -> None:
+        """For clients and for monitoring; the ports and who speaks TLS on them stay."""
         if self._listener is not None:
             self._listener.replace_tls(settings)
+        if self._http is not None and monitoring is not None:
+            self._http.replace_tls(monitoring)
 
     def reopen_log(self) -> None:
         if not self.options.log.file:
@@ -414,10 +460,7 @@ class App:
         # One more round of the loop lets TLS connections say goodbye.
         await asyncio.sleep(0)
         self._loop.remove_reader(self._poller.fileno())
-        if self.jetstream is not None:
-            for descriptor in self.jetstream.descriptors:
-                self._loop.remove_reader(descriptor)
-            self.jetstream.close()
+        self._stop_jetstream()
         self._poller.close()
         self._passwords.close()
         self.remove_ports_file()
@@ -438,9 +481,13 @@ class App:
     def wall_ns(self) -> int:
         return self.clock.wall_ns()
 
+    @property
+    def listening(self) -> bool:
+        return self._listener is not None and self._listener.is_open
+
     def health_errors(self) -> Sequence[Mapping[str, str]]:
         if self.jetstream is None:
-            return ()
+            return (JETSTREAM_OFF,) if self.options.jetstream.enabled else ()
         if self.jetstream.failure is None:
             return [
                 {
@@ -455,10 +502,7 @@ class App:
 
     @property
     def tls_not_after(self) -> str:
-        from server.net.tls import certificate_end
-
-        tls = self.options.tls
-        return certificate_end(tls.certificates[0].cert_file) if tls and tls.certificates else ""
+        return self._listener.tls_not_after if self._listener is not None else ""
 
 
 def apply_to_broker(options: Options, directory: Directory, broker: Broker) -> None:
@@ -472,6 +516,7 @@ def apply_to_broker(options: Options, directory: Directory, broker: Broker) -> N
     broker.ping_interval_ns = options.ping_interval_ns
     broker.ping_max = options.max_pings_out
     broker.write_deadline_ns = options.write_deadline_ns
+    broker.write_retry = options.write_timeout == "retry"
     broker.auth_timeout_ns = options.auth.timeout_ns
     broker.headers = not options.no_header_support
     broker.no_fast_producer_stall = options.no_fast_producer_stall

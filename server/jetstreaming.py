@@ -19,7 +19,8 @@ from server.jetstream.recoverylog import RecoveryLog
 from server.jetstream.stream import Stream
 from server.ops.pressure import MemoryPressure, pressure_file
 from server.version import JETSTREAM_API_LEVEL
-from storage.keys import ServerKeys
+from storage.fs import NotUsable
+from storage.keys import KeyProblem, ServerKeys
 
 if TYPE_CHECKING:
     from config.options import JetStreamOptions, Options
@@ -47,6 +48,23 @@ def server_keys(options: JetStreamOptions) -> ServerKeys | None:
     )
 
 
+class StoreProblem(Exception):
+    """The store directory cannot be opened; the text says why."""
+
+
+def open_stores(path: Path, options: JetStreamOptions, log: RecoveryLog) -> DiskStores:
+    try:
+        return DiskStores(
+            path,
+            durable=options.sync_always,
+            keys=server_keys(options),
+            block_compression=options.block_compression,
+            loaded=log.loaded,
+        )
+    except (OSError, NotUsable, KeyProblem) as error:
+        raise StoreProblem(str(error)) from error
+
+
 class JetStream:
     """The running engine and its API, and what monitoring shows of them."""
 
@@ -72,13 +90,7 @@ class JetStream:
         self._clock = clock
         durable = settled.jetstream.sync_always
         log = RecoveryLog(clock, logger.notice, logger.warn)
-        self.stores = DiskStores(
-            Path(self.store_dir),
-            durable=durable,
-            keys=server_keys(settled.jetstream),
-            block_compression=settled.jetstream.block_compression,
-            loaded=log.loaded,
-        )
+        self.stores = open_stores(Path(self.store_dir), settled.jetstream, log)
         self._maintained_ns = started_ns
         self._pressure = MemoryPressure(pressure_file(), started_ns)
         self.commit = LocalCommit(broker.turn, self.stores.directory, self._log, lazy=not durable)
@@ -130,6 +142,9 @@ class JetStream:
         self.ingests.usages.follow(self.engine)
         self.api.listen()
 
+    def forget_account(self, name: str) -> None:
+        self.api.forget(name)
+
     @property
     def descriptors(self) -> tuple[int, ...]:
         """What becomes readable when the disk has finished something: call `completed` then."""
@@ -165,6 +180,7 @@ class JetStream:
     def close(self) -> None:
         self.api.close()
         self.engine.close()
+        self.commit.close()
         self.stores.close()
 
     def _log_unread(self) -> None:

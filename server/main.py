@@ -25,6 +25,7 @@ from server.version import COMPAT_VERSION, MARTLET_VERSION
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from config.options import Options
     from server.app import App
@@ -106,13 +107,13 @@ def send_signal(command: Command) -> None:
     from server.ops.signals import SignalError, send
 
     try:
-        send(command.signal, command.signal_target, command.name)
+        send(command.signal, command.signal_target, command.name, BESIDE_THE_SERVER)
     except SignalError as error:
         raise MainError(str(error)) from error
 
 
-def read_options(command: Command) -> Options:
-    """File and flags; at the start and again at each reload. Warnings go to stderr."""
+def read_options(command: Command, warn: Callable[[str], None]) -> Options:
+    """File and flags; at the start and again at each reload."""
     from config.errors import ConfigError
     from config.load import load
 
@@ -121,15 +122,19 @@ def read_options(command: Command) -> Options:
     except (ConfigError, OSError) as error:
         raise MainError(error_text(error)) from error
     for warning in warnings:
-        print(warning, file=sys.stderr)
+        warn(str(warning))
     return options
 
 
-def reread_options(command: Command) -> Options:
+def warn_on_stderr(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def reread_options(command: Command, logger: Logger) -> Options:
     from server.app import ReadError
 
     try:
-        return read_options(command)
+        return read_options(command, logger.warn)
     except MainError as error:
         raise ReadError(str(error)) from error
 
@@ -153,7 +158,8 @@ def hide_secrets(arguments: list[str]) -> None:
 
 
 def serve(command: Command) -> int:
-    options = read_options(command)
+    # There is no log yet: the options say where it is.
+    options = read_options(command, warn_on_stderr)
     hide_secrets(sys.argv[1:])
     allow_descriptors()
 
@@ -210,7 +216,7 @@ async def run(
             logger=logger,
             clock=SystemClock(),
             random=SystemRandom(),
-            reread=partial(reread_options, command) if command.config_file else None,
+            reread=partial(reread_options, command, logger) if command.config_file else None,
         )
     except StartError as error:
         raise MainError(str(error)) from error

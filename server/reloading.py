@@ -13,7 +13,7 @@ from config.reload import ReloadError, diff
 from server.auth.directory import Directory
 from server.core.tlsstate import TlsState
 from server.net.clients import tls_settings
-from server.net.tls import TlsError
+from server.net.tls import TlsError, monitoring_context
 from server.ops.openlog import LogOpenError, open_sink
 from server.ops.pidfile import write_pid_file
 
@@ -40,10 +40,8 @@ def reload(app: App, new: Options) -> None:
     old = app.options
     changes = diff(old, new)
     changed = {change.field for change in changes}
-    if new.jetstream.enabled != old.jetstream.enabled:
-        raise ReloadError("JetStream can only be switched on or off by a restart")
     try:
-        settings = tls_settings(new)
+        settings, monitoring = tls_settings(new), monitoring_context(new)
         directory = Directory(new)
         log = open_sink(new.log, app.clock, app.program) if log_moved(old.log, new.log) else None
     except (TlsError, LogOpenError, ValueError) as error:
@@ -54,7 +52,7 @@ def reload(app: App, new: Options) -> None:
     app.logger.debug_on, app.logger.trace_on = new.log.debug, new.log.trace
     app.apply(directory)
     # A certificate may have been renewed in its file: that is no change of the options.
-    app.replace_tls(settings)
+    app.replace_tls(settings, monitoring)
     for change in changes:
         app.logger.notice(change.log)
     recheck_clients(app, changed, old)
@@ -125,7 +123,7 @@ def forget_accounts(app: App, old: Options) -> None:
     """Accounts that the file no longer has; their clients have been closed."""
     kept = {account.name for account in app.options.accounts} | {app.options.system_account}
     for gone in {account.name for account in old.accounts} - kept:
-        app.broker.accounts.pop(gone, None)
+        app.forget_account(gone)
 
 
 def move_files(app: App, changed: set[str]) -> None:

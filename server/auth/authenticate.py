@@ -47,11 +47,11 @@ class Authenticator:
         if not self.directory.required:
             self.admit(client, self.directory.open_login)
             return
-        if self.directory.verify_and_map and self.directory.users and not given.nkey:
+        if self.directory.maps_certificates and not self.directory.claims_nkey(given):
             self._by_certificate(client)
             return
         if not self.directory.has_credentials(given):
-            if not self.on_missing_connect(client):
+            if not self._admit_anonymous(client):
                 self.refuse(client)
             return
         login = self.directory.claimed(given, client.type)
@@ -61,6 +61,17 @@ class Authenticator:
             self._prove(client, login)
 
     def on_missing_connect(self, client: Client) -> bool:
+        """Signs in who begins without a CONNECT, where that is allowed.
+
+        Where certificates name users, nobody gets in by saying less; and nobody becomes an nkey
+        without a word.
+        """
+        login = self.directory.anonymous()
+        if self.directory.maps_certificates or login is None or login.kind == "nkey":
+            return False
+        return self._admit_anonymous(client)
+
+    def _admit_anonymous(self, client: Client) -> bool:
         """Signs in who gives no credentials, where that is allowed."""
         login = self.directory.anonymous()
         if login is None or not login.allows(client.type):
@@ -68,12 +79,7 @@ class Authenticator:
         return self.admit(client, login)
 
     def _by_certificate(self, client: Client) -> None:
-        from server.auth.certificates import find_user
-
-        users = self.directory.users
-        candidates = {name for name, login in users.items() if login.allows(client.type)}
-        name, how = find_user(client.tls, candidates)
-        self._log.debug(how, client.label)
+        name = self._mapped_name(client)
         if not name:
             self.refuse(client)
             return
@@ -82,7 +88,17 @@ class Authenticator:
                 f'User "{client.options.user}" found in connect proto, but user required from cert'
             )
         # A certificate does not stand for the password of a user that has one.
-        self._compare(client, users[name], client.options.password)
+        self._compare(client, self.directory.users[name], client.options.password)
+
+    def _mapped_name(self, client: Client) -> str:
+        """The user that the client's certificate names; empty when it names none."""
+        from server.auth.certificates import find_user
+
+        users = self.directory.users
+        candidates = {name for name, login in users.items() if login.allows(client.type)}
+        name, how = find_user(client.tls, candidates)
+        self._log.debug(how, client.label)
+        return name
 
     def _prove(self, client: Client, login: Login) -> None:
         given = client.options
@@ -146,12 +162,18 @@ class Authenticator:
             self.refuse(client)
         elif login is None or login.account != old.account:
             client.close("Client Closed")
-        elif not login.allows(client.type):
+        elif not login.allows(client.type) or not self._still_mapped(client, login):
             self.refuse(client)
         elif login.secret != old.secret:
             self._recheck_password(client, login)
         else:
             self._move(client, login)
+
+    def _still_mapped(self, client: Client, login: Login) -> bool:
+        """False for a user that certificates name now, and this client's names another or none."""
+        if login.kind != "user" or not self.directory.maps_certificates:
+            return True
+        return self._mapped_name(client) == login.name
 
     def _recheck_password(self, client: Client, login: Login) -> None:
         """Another secret in the configuration may still be the same password."""

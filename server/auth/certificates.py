@@ -13,12 +13,8 @@ from collections.abc import Collection, Iterator
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 
-from server.core.tlsstate import TlsState
+from server.core.tlsstate import TlsState, subject_text
 
-COMMON_NAMES = {
-    NameOID.SERIAL_NUMBER: "SERIALNUMBER",
-    NameOID.POSTAL_CODE: "POSTALCODE",
-}
 BLANK_BEHIND_COMMA = re.compile(r"(?<!\\)([,+])\s+")
 
 
@@ -81,11 +77,6 @@ def parse_name(text: str) -> list[x509.RelativeDistinguishedName] | None:
         return x509.Name.from_rfc4514_string(BLANK_BEHIND_COMMA.sub(r"\1", text)).rdns
     except ValueError:
         return None
-
-
-def subject_text(subject: x509.Name) -> str:
-    """As operators write it in a configuration: RFC 2253, last part first."""
-    return subject.rfc4514_string(COMMON_NAMES)
 
 
 def domain_components(subject: x509.Name) -> str:

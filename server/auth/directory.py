@@ -74,6 +74,19 @@ class Directory:
     def nonce_required(self) -> bool:
         return bool(self.nkeys)
 
+    @property
+    def maps_certificates(self) -> bool:
+        """Certificates name the users: what a CONNECT says of itself is not asked."""
+        return self.verify_and_map and bool(self.users)
+
+    def claims_nkey(self, given: ConnectOptions) -> bool:
+        """Whether one of our nkeys has to prove this CONNECT, whatever a certificate says."""
+        if not self.nkeys:
+            return False
+        return bool(given.nkey) or (
+            self.no_auth_user in self.nkeys and not self.has_credentials(given)
+        )
+
     def has_plain_passwords(self) -> bool:
         secrets = [login.secret for login in self.users.values() if not self.is_certificate(login)]
         if self.single is not None and self.single.kind == "user":

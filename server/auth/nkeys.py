@@ -42,7 +42,7 @@ def decode_public(kind: Kind, text: str) -> bytes:
     """The 32 bytes of the key."""
     try:
         raw = base64.b32decode(text + "=" * (-len(text) % 8))
-    except binascii.Error as error:
+    except ValueError as error:
         raise NkeyError(f"{text!r} is not a public nkey: {error}") from error
     if len(raw) != 35 or raw[0] != kind:
         raise NkeyError(f"{text!r} is not a public {kind.name.lower()} nkey")
@@ -64,13 +64,14 @@ def verify(kind: Kind, public: str, message: bytes, signature: bytes) -> bool:
 
 def decode_signature(text: str) -> bytes | None:
     """CONNECT's `sig`: unpadded URL-safe base64, or standard base64; None if it is neither."""
+    # A plain ValueError is what text beyond ASCII gives.
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except binascii.Error:
+    except ValueError:
         pass
     try:
         return base64.b64decode(text, validate=True)
-    except binascii.Error:
+    except ValueError:
         return None
 
 

@@ -53,6 +53,8 @@ class Account:
         `headers` is a whole block (`NATS/1.0\\r\\n...\\r\\n\\r\\n`). Connections that got
         output are flushed at the end of the turn (one is asked for when none is running).
         """
+    def close(self) -> None:
+        """Nothing is heard any more: for an account that is forgotten."""
     def subscribe(self, subject: str, callback: MessageCallback, queue: str = "") -> PySub:
         """Call `callback` for each match, in a phase at the end of the turn."""
     def serve(self, subject: str, callback: RequestCallback, queue: str = "") -> PySub:

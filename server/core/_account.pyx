@@ -90,6 +90,12 @@ cdef class Account:
         self.broker.out_bytes += <long long> taken * message.size
         return taken
 
+    def close(self):
+        for sub in list(self.callbacks):
+            sub.unsubscribe()
+        self.inbox.clear()
+        self.broker.turn.forget(self.inbox_phase)
+
     def subscribe(self, str subject, callback, str queue=""):
         sub = PySub(self, subject, callback, queue)
         self.callbacks.add(sub)

@@ -68,6 +68,8 @@ class Broker:
 
     def account(self, name: str) -> Account:
         """The account of that name, made when it does not exist."""
+    def forget_account(self, name: str) -> None:
+        """It hears nothing any more; the next one of that name begins anew."""
     def wall_ns(self) -> int:
         """The time of day."""
     def chance(self) -> float:

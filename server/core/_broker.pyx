@@ -85,6 +85,11 @@ cdef class Broker:
             found = self.accounts[name] = Account(self, name)
         return found
 
+    def forget_account(self, str name):
+        gone = self.accounts.pop(name, None)
+        if gone is not None:
+            gone.close()
+
     def wall_ns(self):
         return self.wall()
 

@@ -15,6 +15,8 @@ class Turn:
     def set_call_soon(self, call_soon: Callable[[Callable[[], None]], object] | None) -> None: ...
     def phase(self, order: int, run: Callable[[], None]) -> Phase:
         """Register a phase: 2 inboxes, 3 raft, 4 disk, 5 consumers (ARCHITECTURE, "The turn")."""
+    def forget(self, phase: Phase) -> None:
+        """It runs no more."""
     @property
     def has_loop(self) -> bool: ...
     def later(self, callback: Callable[[], None]) -> None:

@@ -76,9 +76,12 @@ cdef class Turn:
 
     def phase(self, int order, run):
         cdef Phase phase = Phase(self, order, run)
-        self.phases.append(phase)
-        self.phases.sort(key=lambda each: each.order)
+        # A phase may be what makes or ends another: the list that is walked stays as it is.
+        self.phases = sorted([*self.phases, phase], key=lambda each: each.order)
         return phase
+
+    def forget(self, Phase phase):
+        self.phases = [each for each in self.phases if each is not phase]
 
     def later(self, callback):
         self.call_soon(callback)

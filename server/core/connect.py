@@ -45,7 +45,7 @@ _KEYS = dict(
     zip(ConnectOptions.__struct_encode_fields__, ConnectOptions.__struct_fields__, strict=True)
 )
 _SECRETS = re.compile(
-    rb'("?\s*(?:auth_token\S*?|pass\S*?|proxy_sig|nkey|sig)"?\s*[:=]\s*"?)[^",\r\n}]*'
+    rb'("?\s*(?:auth_token\S*?|pass\S*?|proxy_sig|nkey|sig|jwt)"?\s*[:=]\s*"?)[^",\r\n}]*'
 )
 
 

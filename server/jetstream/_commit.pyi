@@ -55,6 +55,8 @@ class LocalCommit:
     ) -> None: ...
     def adopt(self, writer: Writer) -> None:
         """A stream is opened."""
+    def close(self) -> None:
+        """Nothing is handed to the disk any more, and nobody is told of anything."""
     def forget(self, writer: Writer) -> None:
         """The stream is closed."""
     def mark(self) -> None:

@@ -222,6 +222,11 @@ cdef class LocalCommit:
         except OSError as error:
             self.fail(str(error))
 
+    def close(self):
+        """The directory is about to be closed: that makes durable what was written."""
+        self.turn.forget(self.phase)
+        self.directory = None
+
     def forget(self, Writer writer not None):
         writer.forgotten = True
         self.writers.discard(writer)

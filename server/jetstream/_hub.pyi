@@ -15,9 +15,9 @@ class ConsumerHub:
     messages_at_once_max: int
     swept_at_once_max: int
     """A slice of a sweep ends after so many, or when its time is over."""
-    def __init__(
-        self, broker: Broker, domain: str = "", long_subjects: bool = False
-    ) -> None: ...
+    def __init__(self, broker: Broker, domain: str = "", long_subjects: bool = False) -> None: ...
+    def forget_account(self, name: str) -> None:
+        """Its consumers are gone: their acks are heard no more."""
     def run(self) -> None:
         """The phase: each consumer that is ready gets its share, in turn."""
     def run_told(self) -> None: ...

@@ -93,6 +93,11 @@ cdef class ConsumerHub:
             found = self.ack_sinks[account.name] = AckSink(self, account)
         return found
 
+    def forget_account(self, str name):
+        cdef AckSink gone = self.ack_sinks.pop(name, None)
+        if gone is not None:
+            gone.close()
+
     def run(self):
         """The phase: each consumer that is ready gets its share, in turn."""
         cdef ConsumerCore core
@@ -196,3 +201,5 @@ cdef class ConsumerHub:
         for sink in self.ack_sinks.values():
             sink.close()
         self.ack_sinks.clear()
+        self.broker.turn.forget(self.phase)
+        self.broker.turn.forget(self.keeping)

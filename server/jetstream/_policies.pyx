@@ -23,7 +23,7 @@ from server.jetstream._waiting cimport Waiting
 from storage._record cimport Record
 
 from server.jetstream import pull
-from server.jetstream.acks import HASH_DIGITS
+from server.jetstream.shorthash import HASH_DIGITS
 
 cdef int64_t WINDOW_MAX = 32 << 20
 cdef int64_t WINDOW_FIRST = WINDOW_MAX // 16

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Annotated, Final
 
 from msgspec import Struct
@@ -10,9 +9,8 @@ from msgspec import Struct
 from config.duration import parse_duration
 from server.jetstream.gojson import DURATION, decode_one
 from server.jetstream.goscan import JsonError
+from server.jetstream.shorthash import short_hash
 
-HASH_DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-HASH_LENGTH: Final = 8
 NO_DOMAIN: Final = "_"
 
 
@@ -30,11 +28,6 @@ def nak_delay_ns(argument: bytes) -> int | None:
         return None
 
 
-def account_hash(name: str) -> str:
-    digest = hashlib.sha256(name.encode()).digest()
-    return "".join(HASH_DIGITS[byte % len(HASH_DIGITS)] for byte in digest[:HASH_LENGTH])
-
-
 def ack_place(domain: str, account: str) -> bytes:
     """The two tokens of the longer ack subjects that name where a stream lives."""
-    return f"{domain or NO_DOMAIN}.{account_hash(account)}".encode()
+    return f"{domain or NO_DOMAIN}.{short_hash(account)}".encode()

@@ -50,6 +50,10 @@ def key_of(account: str, stream: str, name: str) -> str:
     return f"{account}.{stream}.{name}"
 
 
+def account_of(key: str) -> str:
+    return key.rsplit(".", 2)[0]
+
+
 class ConsumerBook(Writer):
     """Written to as streams are; its store is opened when it is first needed."""
 
@@ -66,11 +70,13 @@ class ConsumerBook(Writer):
         if store is not None:
             self._read(store)
 
-    def _read(self, store: StreamStore) -> None:
+    def _read(self, store: StreamStore, account: str | None = None) -> None:
         seq = 1
         while (found := store.load_next(seq)) is not None:
             seq = found.seq + 1
             kind, key = found.subject[:2], found.subject[2:]
+            if account is not None and account_of(key) != account:
+                continue
             if kind == STATE:
                 self._states.setdefault(key, []).append((found.seq, found.payload))
                 continue
@@ -83,6 +89,16 @@ class ConsumerBook(Writer):
                 self._offline[f"{owner}.{name}"] = reason
             else:
                 self._offline.pop(f"{owner}.{name}", None)
+
+    def read_again(self, account: str) -> None:
+        """What is kept of an account's consumers now: they come back while the server runs."""
+        for known in (self._kept, self._configurations):
+            for owner in [owner for owner in known if owner.rpartition(".")[0] == account]:
+                del known[owner]
+        for key in [key for key in self._states if account_of(key) == account]:
+            del self._states[key]
+        if self.store is not None:
+            self._read(self.store, account)
 
     def attach(self, commit: LocalCommit) -> None:
         self._commit = commit

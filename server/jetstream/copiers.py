@@ -161,6 +161,10 @@ class Copiers:
     def _is_own_prefix(self, prefix: str) -> bool:
         return prefix == f"$JS.{self.engine.domain}.API"
 
+    def close(self) -> None:
+        """All streams are closed."""
+        self.engine.broker.turn.forget(self._phase)
+
     # What is worth a line in the log
 
     def warn_of(self, copier: Copier, error: ApiError) -> None:

@@ -215,10 +215,27 @@ class DiskStores:
             if UNFINISHED in settings:
                 self._files.delete(store)
                 continue
-            config = config_of(settings)
-            self._keep_home(settings["account"], config.name, store)
-            yield recovered(settings, config, store)
+            yield self._recovered(settings, store)
         yield from self._recover_memory()
+
+    def recover_account(self, account: str) -> Iterable[Recovered]:
+        """What its streams stored last is durable before it is shown."""
+        try:
+            self.directory.wait(self.directory.commit())
+        except StoreDown as error:
+            raise StoreUnavailable(str(error)) from error
+        self.book.read_again(account)
+        for group, home in list(self.directory.homes.items()):
+            settings = self.directory.settings_of(home)
+            # What a restore is still filling is no stream.
+            if settings["account"] == account and UNFINISHED not in settings:
+                yield self._recovered(settings, self._files.stores[group])
+        yield from (found for found in self._recover_memory() if found.account == account)
+
+    def _recovered(self, settings: Settings, store: DiskStore) -> Recovered:
+        config = config_of(settings)
+        self._keep_home(settings["account"], config.name, store)
+        return recovered(settings, config, store)
 
     def close(self) -> None:
         self._files.close()

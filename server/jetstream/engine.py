@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from config import featureflags
@@ -158,43 +158,70 @@ class Engine:
             featureflags.is_on(options.feature_flags, featureflags.LONG_ACKS),
         )
         self.hub.set_book(stores.book)
-        self.apply(options)
+        self._follow(options)
         self.advisories = Advisories(self)
 
     def apply(self, options: Options) -> None:
-        """Takes the limits of the options; called again after a reload."""
+        """Follows a reload: limits, accounts that go, and those that come with what is kept."""
+        for name in self._follow(options):
+            # A reload is never left half way: the disk's trouble is this account's alone.
+            try:
+                back = list(self._bring_back(list(self.stores.recover_account(name))))
+            except (StoreUnavailable, OSError) as error:
+                self.warn(f"Streams of account '{name}' are kept but not served: {error}")
+                continue
+            for stream in back:
+                self.copiers.follow(stream)
+                self.copiers.appeared(stream)
+
+    def _follow(self, options: Options) -> list[str]:
+        """Takes the limits of the options; the names of the accounts that are new."""
         self.options: JetStreamOptions = options.jetstream
         self.max_payload = options.max_payload_bytes
         self.domain = options.jetstream.domain
         wanted = {a.name: a.jetstream for a in options.accounts if a.jetstream is not None}
         if not options.accounts:
             wanted = {self.broker.default_account.name: UNLIMITED}
+        new = [name for name in wanted if name not in self.accounts]
         for name, limits in wanted.items():
-            known = self.accounts.get(name)
-            if known is None:
+            if name in new:
                 self.accounts[name] = JetStreamAccount(self.broker.account(name), limits)
             else:
-                known.limits = limits
+                self.accounts[name].limits = limits
         for name in [name for name in self.accounts if name not in wanted]:
-            for stream in self.accounts.pop(name).streams.values():
-                for consumer in stream.consumers.values():
-                    consumer.stop("shutdown")
-                stream.close()
+            self._leave(name)
+        return new
+
+    def _leave(self, name: str) -> None:
+        """An account has no JetStream any more. What it stored is kept."""
+        self.hub.keep_all()
+        for stream in self.accounts.pop(name).streams.values():
+            for consumer in stream.consumers.values():
+                consumer.stop("shutdown")
+            stream.close()
+        self.hub.forget_account(name)
 
     def recover(self) -> None:
         """Brings back every stream that the stores know."""
-        all_served = True
-        for found in self.stores.recover():
+        found = list(self.stores.recover())
+        served = list(self._bring_back(found))
+        all_served = len(served) == len(found)
+        if self.stores.book is not None and all_served and not self.stores.locked:
+            self.stores.book.drop_strays()
+        for stream in served:
+            self.copiers.follow(stream)
+
+    def _bring_back(self, kept: Iterable[Recovered]) -> Iterator[Stream]:
+        """Serves the streams of accounts with JetStream, each with its consumers."""
+        for found in kept:
             owner = self.accounts.get(found.account)
             if owner is None:
-                all_served = False
                 self.warn(
                     f"Stream '{found.account} > {found.config.name}' is kept but not served: "
                     "its account has no JetStream"
                 )
                 continue
             if self._keep_offline(owner, found):
-                all_served = False
                 continue
             stream = Stream(
                 self, owner.account, found.config, found.store, found.created_ns, self._open_ingest
@@ -203,10 +230,7 @@ class Engine:
             stream.start()
             stream.store.enforce()  # limits that were lowered just before a kill
             consumers.recover(self, stream)
-        if self.stores.book is not None and all_served and not self.stores.locked:
-            self.stores.book.drop_strays()
-        for stream in self.streams():
-            self.copiers.follow(stream)
+            yield stream
 
     def _keep_offline(self, owner: JetStreamAccount, found: Recovered) -> bool:
         """Whether the stream, or a consumer of it, was made for a newer server."""
@@ -341,6 +365,7 @@ class Engine:
             for consumer in stream.consumers.values():
                 consumer.stop("shutdown")
             stream.close()
+        self.copiers.close()
         self.hub.close()
 
     # Limits

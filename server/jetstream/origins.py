@@ -6,39 +6,31 @@ it says so in `Nats-Stream-Source: <stream> <seq> <filters> <destinations> <subj
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from server.jetstream.config import StreamSource
 from server.jetstream.gotime import time_text
+from server.jetstream.shorthash import short_hash
 
 if TYPE_CHECKING:
     from server.jetstream.stream import Stream
 
-DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-HASH_LENGTH: Final = 8
 ALL: Final = ">"
 ACK_PREFIX: Final = "$JS.ACK."
 OLD_ACK_TOKENS: Final = 9
 ACK_TOKENS: Final = 11
 
 
-def hashed(text: str) -> str:
-    """The short hash that the reference makes names with."""
-    digest = hashlib.sha256(text.encode()).digest()
-    return "".join(DIGITS[byte % len(DIGITS)] for byte in digest[:HASH_LENGTH])
-
-
 def identity(created_ns: int) -> str:
     """What tells a stream from one of the same name that was made at another time."""
-    return hashed(time_text(created_ns))
+    return short_hash(time_text(created_ns))
 
 
 def receiver_hash(target: Stream) -> str:
     """What makes the name of a consumer that feeds this stream alone."""
     names = [target.name, target.account.name, target.engine.domain]
-    return hashed(" ".join(name for name in names if name))
+    return short_hash(" ".join(name for name in names if name))
 
 
 def source_hash(target: Stream, source: StreamSource) -> str:
@@ -46,16 +38,16 @@ def source_hash(target: Stream, source: StreamSource) -> str:
     text = receiver_hash(target)
     if sum(other.name == source.name for other in target.config.sources) > 1:
         text += " " + index_name(source)
-    return hashed(text)
+    return short_hash(text)
 
 
 def origin_name(source: StreamSource) -> str:
     """The first part of the index name: the stream, and how it is reached if not plainly."""
     name = source.name
     if source.external is not None:
-        name += ":" + hashed(source.external.api)
+        name += ":" + short_hash(source.external.api)
     if source.consumer is not None:
-        name += ":C=" + hashed(source.consumer.name)
+        name += ":C=" + short_hash(source.consumer.name)
     return name
 
 
@@ -120,5 +112,5 @@ def is_of(mark: SourceMark, source: StreamSource) -> bool:
         return mark.index == index_name(source)
     reached = source.name
     if source.external is not None:
-        reached += ":" + hashed(source.external.api)
+        reached += ":" + short_hash(source.external.api)
     return mark.origin in (source.name, reached)

@@ -211,7 +211,8 @@ class Snapshots:
     """Those of one server that are on their way."""
 
     def __init__(self, engine: Engine) -> None:
-        self._phase = engine.broker.turn.phase(SEND_PHASE, self.run)
+        self._turn = engine.broker.turn
+        self._phase = self._turn.phase(SEND_PHASE, self.run)
         self._running: set[Snapshot] = set()
         self._dirty: dict[Snapshot, None] = {}
 
@@ -240,3 +241,4 @@ class Snapshots:
     def close(self) -> None:
         for snapshot in list(self._running):
             snapshot.stop()
+        self._turn.forget(self._phase)

@@ -60,7 +60,12 @@ class Stores(Protocol):
 
     def save(self, account: str, config: StreamConfig, created_ns: int) -> None: ...
     def remove(self, account: str, config: StreamConfig, store: StreamStore) -> None: ...
-    def recover(self) -> Iterable[Recovered]: ...
+    def recover(self) -> Iterable[Recovered]:
+        """Every stream that is kept: at the start."""
+
+    def recover_account(self, account: str) -> Iterable[Recovered]:
+        """Those of one account that is served again. StoreUnavailable when the disk is down."""
+
     def save_consumer(
         self, account: str, stream: str, name: str, config: ConsumerConfig, created_ns: int
     ) -> None: ...
@@ -124,6 +129,9 @@ class MemoryStores:
         let_go(store)
 
     def recover(self) -> Iterable[Recovered]:
+        return ()
+
+    def recover_account(self, account: str) -> Iterable[Recovered]:
         return ()
 
     def save_consumer(

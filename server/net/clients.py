@@ -12,7 +12,7 @@ from server.core._broker import Broker
 from server.core._client import Client
 from server.net._poller import Poller
 from server.net.listener import listen
-from server.net.tls import server_context
+from server.net.tls import read_certificate, server_context
 from server.net.tlscarrier import Log, TlsAcceptor, TlsSettings
 
 SECOND_NS = 1_000_000_000
@@ -70,6 +70,14 @@ class ClientListener:
         if count:
             self._log.warn(f"Rejected {count} connections due to TLS rate limiting")
 
+    @property
+    def tls_not_after(self) -> str:
+        return self._acceptor.settings.not_after if self._acceptor is not None else ""
+
+    @property
+    def is_open(self) -> bool:
+        return self._socket is not None
+
     def stop(self) -> None:
         if self._socket is not None:
             self._poller.unlisten(self._socket.fileno())
@@ -90,4 +98,5 @@ def tls_settings(options: Options) -> TlsSettings | None:
         allow_non_tls=options.allow_non_tls,
         pinned=tls.pinned_certs,
         rate_limit=tls.connection_rate_limit,
+        certificate=read_certificate(tls.certificates[0].cert_file),
     )

@@ -10,6 +10,7 @@ logged; it never takes the server down.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ from urllib.parse import parse_qsl, unquote
 
 import httptools
 
+from server.net.listener import listen
+
+BACKLOG = 256
 MAX_HEAD_BYTES = 64 * 1024
 MAX_BODY_BYTES = 1024 * 1024
 MAX_CONNECTIONS = 1024
@@ -54,20 +58,48 @@ class HttpServer:
     def __init__(self, handler: Handler, log_error: Log) -> None:
         self._handler = handler
         self._log_error = log_error
+        self._socket: socket.socket | None = None
         self._server: asyncio.Server | None = None
+        self._serving = asyncio.Lock()
+        self._changing: asyncio.Task[None] | None = None
         self._connections: set[_Connection] = set()
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Starts to listen and returns the real port."""
+        """Starts to listen and returns the real port. ListenError when the address is not to be
+        had."""
+        self._socket = listen(host, port)
+        await self._serve(tls)
+        return int(self._socket.getsockname()[1])
+
+    async def _serve(self, tls: ssl.SSLContext | None) -> None:
+        """Accepts with this context instead of the last one, on the same socket."""
+        assert self._socket is not None
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(
-            lambda: _Connection(self, loop), host or None, port, ssl=tls, backlog=256
-        )
-        return int(self._server.sockets[0].getsockname()[1])
+        async with self._serving:
+            server = await loop.create_server(
+                lambda: _Connection(self, loop), sock=self._socket.dup(), ssl=tls, backlog=BACKLOG
+            )
+            if self._server is not None:
+                self._server.close()
+            self._server = server
+
+    def replace_tls(self, tls: ssl.SSLContext) -> None:
+        """New connections get this context; present ones go on as they are."""
+        self._changing = asyncio.get_running_loop().create_task(self._change(tls))
+
+    async def _change(self, tls: ssl.SSLContext) -> None:
+        try:
+            await self._serve(tls)
+        except OSError as error:
+            self._log_error(f"Monitoring goes on with its old certificate: {error}")
 
     async def close(self) -> None:
+        if self._changing is not None:
+            await self._changing
         if self._server is not None:
             self._server.close()
+        if self._socket is not None:
+            self._socket.close()
         for connection in list(self._connections):
             connection.drop()
 

@@ -10,6 +10,8 @@ import struct
 from pathlib import Path
 from typing import Final
 
+from config.decode import split_advertised
+
 BACKLOG: Final = 4096
 SIOCGIFCONF: Final = 0x8912
 IFREQ_BYTES: Final = 40
@@ -97,11 +99,8 @@ def is_global(address: str) -> bool:
 
 def split_host_port(text: str, default_port: int) -> tuple[str, int]:
     """`host`, `host:port` or `[v6]:port`; a missing port, 0 or -1 is the default one."""
-    host, colon, port = text.rpartition(":")
-    if not colon or text.endswith("]") or (":" in host.strip("[]") and not host.startswith("[")):
-        return text.strip("[]"), default_port
-    number = int(port)
-    return host.strip("[]"), number if number > 0 else default_port
+    host, port = split_advertised(text)
+    return host, port or default_port
 
 
 def interface_addresses() -> list[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import _ssl
 import ssl
 from typing import Any, Final
 
-from config.options import TlsOptions
+from config.options import Options, TlsOptions
 
 # TLS 1.3 suites cannot be chosen one by one (neither there nor here): their names change nothing.
 TLS13_SUITES: Final = frozenset(
@@ -53,12 +54,19 @@ class Handshake(ssl.SSLObject):
     """
 
     _outgoing: ssl.MemoryBIO
+    _sslobj: Any
 
     @classmethod
     def _create(cls, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **more: Any) -> Handshake:
         made: Handshake = super()._create(incoming, outgoing, **more)  # type: ignore[misc]
         made._outgoing = outgoing
         return made
+
+    def chain_behind(self, peer: bytes) -> tuple[bytes, ...]:
+        """What the peer sent behind its own certificate, in DER."""
+        sent = self._sslobj.get_unverified_chain() or ()
+        ders = (certificate.public_bytes(_ssl.ENCODING_DER) for certificate in sent)
+        return tuple(der for der in ders if der != peer)
 
     def do_handshake(self) -> None:
         try:
@@ -75,12 +83,22 @@ def server_context(tls: TlsOptions, demand_certificate: bool = True) -> ssl.SSLC
     contexts = [new_context(tls, index) for index in range(len(tls.certificates))]
     if not contexts:
         raise TlsError("missing 'cert_file' and 'key_file' in the tls block")
-    first = contexts[0]
     if demand_certificate and (tls.verify or tls.verify_and_map):
-        trust(first, tls.ca_file)
+        # A connection that changes to another context is judged by what that one trusts.
+        for context in contexts:
+            trust(context, tls.ca_file)
     if len(contexts) > 1:
-        choose_by_name(first, tls, contexts)
-    return first
+        choose_by_name(contexts[0], tls, contexts)
+    return contexts[0]
+
+
+def monitoring_context(options: Options) -> ssl.SSLContext | None:
+    """The context of the monitoring listener, which demands no certificate; None: it is plain."""
+    if not options.http.tls_port:
+        return None
+    if options.tls is None:
+        raise TlsError("TLS cert and key required for HTTPS")
+    return server_context(options.tls, demand_certificate=False)
 
 
 def new_context(tls: TlsOptions, index: int) -> ssl.SSLContext:
@@ -153,8 +171,7 @@ def choose_by_name(
 def certificate_names(cert_file: str) -> frozenset[str]:
     from cryptography import x509
 
-    with open(cert_file, "rb") as file:
-        certificate = x509.load_pem_x509_certificate(file.read())
+    certificate = x509.load_pem_x509_certificate(read_certificate(cert_file))
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     except x509.ExtensionNotFound:
@@ -166,12 +183,20 @@ def name_matches(asked: str, known: frozenset[str]) -> bool:
     return asked in known or f"*.{asked.partition('.')[2]}" in known
 
 
-def certificate_end(cert_file: str) -> str:
+def read_certificate(cert_file: str) -> bytes:
+    """The PEM text; TlsError when it cannot be read."""
+    try:
+        with open(cert_file, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise TlsError(f"open {cert_file}: {(error.strerror or str(error)).lower()}") from error
+
+
+def certificate_end(pem: bytes) -> str:
     """When a certificate stops being valid, RFC 3339."""
     from cryptography import x509
 
-    with open(cert_file, "rb") as file:
-        certificate = x509.load_pem_x509_certificate(file.read())
+    certificate = x509.load_pem_x509_certificate(pem)
     return certificate.not_valid_after_utc.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

@@ -12,13 +12,14 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
+from functools import cached_property
 from typing import Final, Protocol, cast
 
 from server.clock import Clock
 from server.core._broker import Broker
 from server.core._client import Client
 from server.core.tlsstate import TlsState
-from server.net.tls import suite_name
+from server.net.tls import Handshake, certificate_end, suite_name
 
 READ_BUFFER_BYTES: Final = 64 * 1024
 TLS_HANDSHAKE_BYTE: Final = 0x16
@@ -46,6 +47,7 @@ class TlsSettings:
         allow_non_tls: bool,
         pinned: frozenset[str],
         rate_limit: int,
+        certificate: bytes,
     ) -> None:
         self.context = context
         self.timeout_s = timeout_s
@@ -55,6 +57,12 @@ class TlsSettings:
         self.allow_non_tls = allow_non_tls and not (first and not fallback_s)
         self.pinned = pinned
         self.rate_limit = rate_limit
+        self._certificate = certificate
+
+    @cached_property
+    def not_after(self) -> str:
+        """When the certificate that clients are shown ends, RFC 3339."""
+        return certificate_end(self._certificate)
 
 
 class Log(Protocol):
@@ -248,13 +256,15 @@ class Carrier(asyncio.BufferedProtocol):
         tell(f"TLS handshake error: {why}", self.client.label)
         self.client.close(HANDSHAKE_FAILED)
 
-    def _finish(self, connection: ssl.SSLObject) -> None:
+    def _finish(self, connection: Handshake) -> None:
         """The handshake is done; nothing of the protocol has been read yet."""
         client, settings = self.client, self._settings
         first = isinstance(client.tls, TlsState)
         version = (connection.version() or "").removeprefix("TLSv")
         cipher = suite_name((connection.cipher() or ("",))[0])
-        state = TlsState(version, cipher, connection.getpeercert(binary_form=True), first)
+        peer = connection.getpeercert(binary_form=True)
+        chain = connection.chain_behind(peer) if peer is not None else ()
+        state = TlsState(version, cipher, peer, first, chain)
         if settings.pinned and state.peer_key_sha256 not in settings.pinned:
             self._fail("certificate not pinned")
             return

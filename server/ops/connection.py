@@ -47,6 +47,7 @@ class Connection(Struct):
     account_name: str
     tls: Mapping[str, Any]
     subscriptions: Sequence[SubInfo] = ()
+    tls_state: TlsState | None = None  # of one that lives: a closed one's certificate is not kept
 
     def end_ns(self, now_ns: int) -> int:
         return self.stop_wall_ns or now_ns
@@ -86,8 +87,8 @@ class Connection(Struct):
     def login_json(self) -> dict[str, Any]:
         """What `auth=1` adds before the subscriptions."""
         page: dict[str, Any] = {}
-        if self.tls.get("tls_peer_certs"):
-            page["tls_peer_certs"] = self.tls["tls_peer_certs"]
+        if self.tls_state is not None and self.tls_state.peer_certificates:
+            page["tls_peer_certs"] = self.tls_state.peer_certificates
         if self.user:
             page["authorized_user"] = self.user
         if self.account_name and self.account_name != GLOBAL_ACCOUNT:
@@ -135,6 +136,7 @@ def subscription_json(sub: SubInfo, cid: int) -> dict[str, Any]:
 
 def snapshot(client: Client, with_subscriptions: bool) -> Connection:
     """A copy of `client` as it is now."""
+    tls = client.tls if isinstance(client.tls, TlsState) else None
     return Connection(
         cid=client.cid,
         kind=client.kind,
@@ -159,6 +161,7 @@ def snapshot(client: Client, with_subscriptions: bool) -> Connection:
         user=client.user or client.options.claimed_user,
         issuer_key=client.issuer_key,
         account_name=client.account.name if client.account is not None else "",
-        tls=client.tls.as_connz() if isinstance(client.tls, TlsState) else {},
+        tls=tls.as_connz() if tls is not None else {},
         subscriptions=client.subscriptions() if with_subscriptions else (),
+        tls_state=tls if not client.stop_wall_ns else None,
     )

@@ -1,4 +1,4 @@
-"""The jsz page, the JetStream part of varz, and what healthz asks of streams."""
+"""The jsz page and the JetStream part of varz."""
 
 from __future__ import annotations
 
@@ -95,26 +95,3 @@ def varz_part(jetstream: JetStreamView | None) -> dict[str, Any]:
         "stats": jetstream.stats(),
         "limits": jetstream.limits(),
     }
-
-
-def missing_stream(view: ServerView, query: Mapping[str, str]) -> dict[str, str] | None:
-    """What healthz says when the account, stream or consumer it is asked about is not there."""
-    account, stream = query.get("account", ""), query.get("stream", "")
-    if view.jetstream is None or not account:
-        return None
-    known = view.jetstream.stream_names(account)
-    if known is None:
-        text = f'JetStream account "{account}" not found'
-        return {"type": "ACCOUNT", "account": account, "error": text}
-    if stream and stream not in known:
-        text = f'JetStream stream "{stream}" not found on account "{account}"'
-        return {"type": "STREAM", "account": account, "stream": stream, "error": text}
-    consumer = query.get("consumer", "")
-    if consumer and consumer not in view.jetstream.consumer_names(account, stream):
-        text = (
-            f'JetStream consumer "{consumer}" not found for stream "{stream}" on account '
-            f'"{account}"'
-        )
-        where = {"account": account, "stream": stream, "consumer": consumer}
-        return {"type": "CONSUMER", **where, "error": text}
-    return None

@@ -15,8 +15,8 @@ from server.net.http import Request, Response
 from server.ops import arguments, metrics, pages
 from server.ops.arguments import BadArgument
 from server.ops.connz import STATES, ConnzOptions, connz
-from server.ops.jsz import jsz, missing_stream
-from server.ops.pages import SubszOptions
+from server.ops.jsz import jsz
+from server.ops.pages import HealthAsked, SubszOptions
 from server.ops.usage import CpuMeter
 from server.ops.varz import varz
 
@@ -145,14 +145,20 @@ class Monitor:
         return self._json(pages.accstatz(self._view, with_unused))
 
     def _healthz(self, query: Mapping[str, str]) -> Response:
-        for name in ("js-enabled", "js-enabled-only", "js-server-only", "js-meta-only"):
-            arguments.boolean(query, name)
-        status, page = pages.healthz(
-            self._view,
-            pages.health_query_error(query),
-            arguments.boolean(query, "details"),
-            missing_stream(self._view, query),
+        js_enabled = arguments.boolean(query, "js-enabled")
+        if js_enabled:
+            self._warn("Healthcheck: js-enabled deprecated, use js-enabled-only instead")
+        asked = HealthAsked(
+            js_enabled_only=arguments.boolean(query, "js-enabled-only") or js_enabled,
+            js_server_only=arguments.boolean(query, "js-server-only"),
+            account=query.get("account", ""),
+            stream=query.get("stream", ""),
+            consumer=query.get("consumer", ""),
+            details=arguments.boolean(query, "details"),
         )
+        # One server has no meta group: all that it knows is checked without it.
+        arguments.boolean(query, "js-meta-only")
+        status, page = pages.healthz(self._view, asked)
         if status != 200:
             self._warn(f"Healthcheck failed: {page.get('error') or page['errors']}")
         return self._json(page, status, indent=0)
@@ -161,7 +167,7 @@ class Monitor:
         prefix = query.get("prefix", metrics.DEFAULT_PREFIX)
         if not metrics.PREFIX_PATTERN.fullmatch(prefix):
             raise BadArgument(f"prefix must be a Prometheus name, not {prefix!r}")
-        _, health = pages.healthz(self._view, "", False)
+        _, health = pages.healthz(self._view, HealthAsked())
         connections = metrics.connection_totals(self._view.broker.clients.values())
         subscriptions = pages.subsz(self._view, SubszOptions())
         text = metrics.text(prefix, self._varz(), connections, subscriptions, health)

@@ -45,7 +45,8 @@ def open_sink(options: LogOptions, clock: Clock, program: str) -> tuple[Sink, Fo
         from server.ops.syslog import SyslogError, SyslogSink
 
         try:
-            return SyslogSink(options.remote_syslog, program, os.getpid()), BareFormatter()
+            sink = SyslogSink(options.remote_syslog, program, os.getpid(), clock)
+            return sink, BareFormatter()
         except SyslogError as error:
             raise LogOpenError(str(error)) from error
     return StderrSink(), formatter_for(options, colored=stderr_is_terminal())

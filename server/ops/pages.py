@@ -6,7 +6,7 @@ import faulthandler
 import gc
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -22,6 +22,19 @@ if TYPE_CHECKING:
     from server.ops.view import ServerView
 
 DEFAULT_LIMIT = 1024
+# Word for word the reference's, which waits that long for its listener.
+NOT_LISTENING = "failed to be ready for connections after 1ms: server"
+
+
+class HealthAsked(Struct, frozen=True, kw_only=True):
+    """What a probe wants to know; each `js_` word makes it know less."""
+
+    js_server_only: bool = False
+    js_enabled_only: bool = False
+    account: str = ""
+    stream: str = ""
+    consumer: str = ""
+    details: bool = False
 
 
 class SubszOptions(Struct, frozen=True, kw_only=True):
@@ -177,34 +190,53 @@ def data_statistics(msgs: int, size: int) -> dict[str, Any]:
     return {"msgs": msgs, "bytes": size, "gateways": none, "routes": none, "leafs": none}
 
 
-def healthz(
-    view: ServerView,
-    query_error: str,
-    with_details: bool,
-    missing: dict[str, str] | None = None,
-) -> tuple[int, dict[str, Any]]:
-    """Status and page. `query_error` is what is wrong with the question itself, `missing` what it
-    asks about and is not there."""
-    if query_error:
-        return 400, unhealthy(
-            "error", [{"type": "BAD_REQUEST", "error": query_error}], with_details
-        )
-    errors = [dict(error) for error in view.health_errors()]
-    if missing is not None and not errors:
-        return 404, unhealthy("unavailable", [missing], with_details)
-    if not errors:
+def healthz(view: ServerView, asked: HealthAsked) -> tuple[int, dict[str, Any]]:
+    """Status and page: what is wrong first, from the question itself down to single streams."""
+    if wrong := health_query_error(asked):
+        return 400, unhealthy("error", [{"type": "BAD_REQUEST", "error": wrong}], asked.details)
+    if not view.listening:
+        error = {"type": "CONNECTION", "error": NOT_LISTENING}
+        return 500, unhealthy("error", [error], asked.details)
+    if asked.js_server_only:
         return 200, {"status": "ok"}
-    if errors[0]["type"] == "CONNECTION":
-        return 500, unhealthy("error", errors, with_details)
-    return 503, unhealthy("unavailable", errors, with_details)
+    errors = [dict(error) for error in view.health_errors()]
+    if asked.js_enabled_only:
+        errors = [error for error in errors if error["type"] == "JETSTREAM"]
+    elif not errors and (missing := missing_asset(view, asked)) is not None:
+        return 404, unhealthy("unavailable", [missing], asked.details)
+    if errors:
+        return 503, unhealthy("unavailable", errors, asked.details)
+    return 200, {"status": "ok"}
 
 
-def health_query_error(query: Mapping[str, str]) -> str:
-    if query.get("stream") and not query.get("account"):
+def health_query_error(asked: HealthAsked) -> str:
+    if asked.stream and not asked.account:
         return '"account" must not be empty when checking stream health'
-    if query.get("consumer") and not query.get("stream"):
+    if asked.consumer and not asked.stream:
         return '"stream" must not be empty when checking consumer health'
     return ""
+
+
+def missing_asset(view: ServerView, asked: HealthAsked) -> dict[str, str] | None:
+    """The account, stream or consumer that is asked about and is not there."""
+    account, stream, consumer = asked.account, asked.stream, asked.consumer
+    if view.jetstream is None or not account:
+        return None
+    known = view.jetstream.stream_names(account)
+    if known is None:
+        text = f'JetStream account "{account}" not found'
+        return {"type": "ACCOUNT", "account": account, "error": text}
+    if stream and stream not in known:
+        text = f'JetStream stream "{stream}" not found on account "{account}"'
+        return {"type": "STREAM", "account": account, "stream": stream, "error": text}
+    if consumer and consumer not in view.jetstream.consumer_names(account, stream):
+        text = (
+            f'JetStream consumer "{consumer}" not found for stream "{stream}" on account '
+            f'"{account}"'
+        )
+        where = {"account": account, "stream": stream, "consumer": consumer}
+        return {"type": "CONSUMER", **where, "error": text}
+    return None
 
 
 def unhealthy(status: str, errors: list[dict[str, str]], with_details: bool) -> dict[str, Any]:

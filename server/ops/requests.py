@@ -91,8 +91,15 @@ class JszRequest(Filters, kw_only=True):
     limit: Int64 = 0
 
 
-class HealthzRequest(Filters, kw_only=True, rename=lambda name: name.replace("js_", "js-")):
+def dashed_js(name: str) -> str:
+    return name.replace("_", "-") if name.startswith("js_") else name
+
+
+class HealthzRequest(Filters, kw_only=True, rename=dashed_js):
     js_enabled: bool = False
+    js_enabled_only: bool = False
+    js_server_only: bool = False
+    js_meta_only: bool = False
     account: str = ""
     stream: str = ""
     consumer: str = ""

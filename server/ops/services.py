@@ -15,8 +15,8 @@ from server.ops import pages
 from server.ops.arguments import BadArgument
 from server.ops.connz import ConnzOptions, connz
 from server.ops.encoding import accepted_encoding, encoded
-from server.ops.jsz import account_jsz, jsz, missing_stream
-from server.ops.pages import SubszOptions
+from server.ops.jsz import account_jsz, jsz
+from server.ops.pages import HealthAsked, SubszOptions
 from server.ops.requests import (
     AccountStatzRequest,
     AccountzRequest,
@@ -111,6 +111,11 @@ class SystemServices:
                 is_system = account is view.broker.system_account
                 serve = self._serve_system if is_system else self._serve_account
                 self._subs[account.name] = serve(account)
+
+    def forget(self, name: str) -> None:
+        """An account that is no more; one of that name later is another one."""
+        for sub in self._subs.pop(name, ()):
+            sub.unsubscribe()
 
     def close(self) -> None:
         for subs in self._subs.values():
@@ -249,12 +254,16 @@ class SystemServices:
         return pages.subsz(self._view, options)
 
     def _healthz(self, asked: HealthzRequest) -> Any:
-        query = {"account": asked.account, "stream": asked.stream, "consumer": asked.consumer}
         status, page = pages.healthz(
             self._view,
-            pages.health_query_error(query),
-            asked.details,
-            missing_stream(self._view, query),
+            HealthAsked(
+                js_enabled_only=asked.js_enabled_only or asked.js_enabled,
+                js_server_only=asked.js_server_only,
+                account=asked.account,
+                stream=asked.stream,
+                consumer=asked.consumer,
+                details=asked.details,
+            ),
         )
         return {"status": page["status"], "status_code": status} | page
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
+from itertools import dropwhile, islice
 from pathlib import Path
 from typing import Protocol
 
@@ -76,9 +77,9 @@ class SignalError(Exception):
     """The command could not be carried out; the text is for the person at the terminal."""
 
 
-def send(command: str, target: str, program: str) -> None:
+def send(command: str, target: str, program: str, verbs: Collection[str] = ()) -> None:
     """Carries out `--signal command[=target]`. `target` is a pid, a pid file, or a pid prefix with
-    `*`; without one the only process called `program` is meant."""
+    `*`; without one the only process called `program` is meant, `verbs` of it being no servers."""
     if target and Path(target).is_file():
         target = read_pid_file(target)
     prefix = target.removesuffix("*")
@@ -86,7 +87,7 @@ def send(command: str, target: str, program: str) -> None:
     # Process 0 would be every process of the terminal.
     if prefix and not (prefix.isdecimal() and int(prefix)):
         raise SignalError(f"invalid pid: {prefix}")
-    pids = [int(prefix)] if prefix and not is_glob else pids_of(program)
+    pids = [int(prefix)] if prefix and not is_glob else pids_of(program, verbs)
     if len(pids) > 1 and not is_glob:
         listed = "".join(f"\n{pid}" for pid in pids)
         raise SignalError(f"multiple {program} processes running:{listed}")
@@ -116,17 +117,24 @@ def send_to_all(pids: list[int], command: str) -> None:
         raise SignalError(failures)
 
 
-def pids_of(program: str) -> list[int]:
-    """Running processes of that name, without this one."""
+def pids_of(program: str, verbs: Collection[str]) -> list[int]:
+    """Running servers of that name, without this process."""
     found = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
-    return sorted(pid for pid in found if pid != os.getpid() and runs_as(pid, program))
+    return sorted(pid for pid in found if pid != os.getpid() and serves_as(pid, program, verbs))
 
 
-def runs_as(pid: int, program: str) -> bool:
+def serves_as(pid: int, program: str, verbs: Collection[str]) -> bool:
     """The kernel names a process after the script or link it was started by, 15 bytes of it.
     A zombie has no arguments left."""
     try:
         name = Path(f"/proc/{pid}/comm").read_text().strip()
-        return name == program[:15] and bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+        arguments = os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes()).split("\0")
     except OSError:
         return False
+    return name == program[:15] and arguments != [""] and verb_of(arguments, program) not in verbs
+
+
+def verb_of(arguments: Sequence[str], program: str) -> str:
+    """What stands behind the program's own name, which an interpreter may stand before."""
+    after = dropwhile(lambda argument: Path(argument).name != program, arguments)
+    return next(islice(after, 1, None), "")

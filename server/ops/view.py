@@ -61,7 +61,11 @@ class ServerView(Protocol):
     def tls_not_after(self) -> str:
         """When the client listener's certificate ends; empty without TLS."""
 
+    @property
+    def listening(self) -> bool:
+        """Whether new clients are accepted."""
+
     def health_errors(self) -> Sequence[Mapping[str, str]]:
-        """What is wrong now: `type` (CONNECTION, JETSTREAM, ...), `error` and what it concerns."""
+        """What is wrong with JetStream: `type` (JETSTREAM or STREAM), `error` and where."""
 
     def wall_ns(self) -> int: ...

@@ -21,7 +21,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from config.duration import parse_duration
+from config.load import load
 from tests.e2e.server import run, wait_for
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -223,6 +226,15 @@ def test_entrypoint_arguments(arguments: list[str], expected: str, tmp_path: Pat
     command = ["sh", str(DEPLOY / "entrypoint.sh"), *arguments]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
     assert done.stdout == expected + "\n", done.stderr
+
+
+def test_a_container_is_not_killed_while_its_clients_move_on() -> None:
+    options, _ = load(str(DEPLOY / "container.conf"), {})
+    service = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["martlet"]
+    assert service["stop_signal"] == "SIGUSR2"
+    patience_ns = parse_duration(service["stop_grace_period"])
+    # The rest is for the stores to close.
+    assert patience_ns >= options.lame_duck_duration_ns + 10_000_000_000
 
 
 @pytest.mark.parametrize("name", ["container.conf", "martlet.conf"])

@@ -20,6 +20,7 @@ TEXT = re.compile(r"\] (?:[\d/]+ [\d:.]+ )?\[(INF|ERR)\] (.*)")
 # The reference says these at each reload, changed or not.
 ALWAYS = {"Reloaded: accounts", "Reloaded: authorization users"}
 USERS = "authorization { users: [ {user: a, password: b} ] }"
+JETSTREAM = "jetstream { store_dir: js, max_mem: 1M, max_file: 1M }"
 PAIRS = [
     ("", "debug: true"),
     ("trace: true", "trace: false"),
@@ -66,6 +67,9 @@ PAIRS = [
     (USERS + "\nno_auth_user: a", USERS),
     ("", USERS + "\nno_auth_user: a"),
     ("", "accounts { A {} }\nsystem_account: A"),
+    ("", JETSTREAM),
+    (JETSTREAM, ""),
+    (JETSTREAM, "jetstream: false"),
 ]
 COMMON = "server_name: n\nhost: 127.0.0.1\nport: -1\n"
 

@@ -7,10 +7,12 @@ Values are compared where the situation decides them; times, ids and sizes are n
 from __future__ import annotations
 
 import json
+import signal
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -271,6 +273,24 @@ def test_subsz_lists_the_same_client_subscriptions(
 )
 def test_other_pages(pair: tuple[ServerProcess, ServerProcess], path: str) -> None:
     compare(pair, path, set())
+
+
+@pytest.mark.feature("5-031", "7-010")
+def test_health_in_lame_duck_mode(tmp_path: Path) -> None:
+    config = CONFIG + "lame_duck_duration: 60s, lame_duck_grace_period: 50s\n"
+    with ExitStack() as stack:
+        servers = []
+        for name, command in (("genuine", NATS_SERVER), ("ours", MARTLET)):
+            (tmp_path / name).mkdir()
+            server = ServerProcess(tmp_path / name, config=config, command=command)
+            stack.enter_context(server)
+            stack.enter_context(server.connect()).handshake()
+            server.signal(signal.SIGUSR2)
+            server.wait_log("Entering lame duck mode")
+            wait_for(lambda server=server: fetch(server, "/healthz")[0] != 200, "bad health")
+            servers.append(server)
+        for query in ("", "?details=true", "?js-server-only=1", "?stream=x"):
+            compare((servers[0], servers[1]), "/healthz" + query, set())
 
 
 @pytest.mark.feature("5-029")

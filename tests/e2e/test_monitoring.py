@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import resource
 import signal
+import socket
+import ssl
 import time
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
 
-from tests.e2e.certificates import Authority
+from tests.e2e.certificates import Authority, Certificate
 from tests.e2e.server import ServerProcess, wait_for
 
 
@@ -126,6 +129,41 @@ def test_https_uses_the_clients_certificate_without_asking_for_one(tmp_path: Pat
         url = f"https://localhost:{server.http_port}/varz"
         with urllib.request.urlopen(url, timeout=30, context=context) as answer:
             assert json.load(answer)["https_port"] == server.http_port
+
+
+@pytest.mark.feature("3-088", "5-001", "5-015")
+def test_a_renewed_certificate_is_served_and_told_from_the_reload_on(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    first = authority.issue("server")
+    config = (
+        f'tls {{ cert_file: "{first.cert_file}", key_file: "{first.key_file}" }}\nhttps_port: -1\n'
+    )
+    context = ssl.create_default_context(cafile=str(authority.ca_file))
+
+    def seen(server: ServerProcess) -> tuple[bytes, str]:
+        """The certificate that is shown, and when it ends by what the page says."""
+        with (
+            socket.create_connection((server.host, server.http_port), timeout=30) as raw,
+            context.wrap_socket(raw, server_hostname="localhost") as wrapped,
+        ):
+            wrapped.sendall(b"GET /varz HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+            shown = wrapped.getpeercert(binary_form=True) or b""
+            answer = b"".join(iter(lambda: wrapped.recv(65536), b""))
+        return shown, json.loads(answer.partition(b"\r\n\r\n")[2])["tls_cert_not_after"]
+
+    with ServerProcess(tmp_path, config=config) as server:
+        assert seen(server) == (first.der, end_of(first))
+        renewed = authority.issue("server", days=20)
+        assert seen(server) == (first.der, end_of(first))
+        assert "Reloaded" in server.reload(config)
+        wait_for(lambda: seen(server) == (renewed.der, end_of(renewed)), "the new certificate")
+        renewed.cert_file.unlink()
+        assert seen(server) == (renewed.der, end_of(renewed))
+
+
+def end_of(certificate: Certificate) -> str:
+    parsed = x509.load_der_x509_certificate(certificate.der)
+    return parsed.not_valid_after_utc.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @pytest.mark.feature("1-021")

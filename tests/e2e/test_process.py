@@ -88,7 +88,8 @@ def test_the_second_info_follows_the_first_pong(tmp_path: Path) -> None:
 
 @pytest.mark.feature("1-020", "2-034", "2-036", "2-037", "2-042")
 def test_the_start_is_logged_line_by_line(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path, "-m", "-1", "--name", "n1") as server:
+    flags = ("-m", "-1", "--name", "n1", "-js", "-sd", str(tmp_path / "store"))
+    with ServerProcess(tmp_path, *flags) as server:
         log = server.log()
         assert all(re.match(rf"{STAMP} \[INF\] ", line) for line in log)
         texts = [line.partition("] ")[2].partition("] ")[2] for line in log]
@@ -97,6 +98,7 @@ def test_the_start_is_logged_line_by_line(tmp_path: Path) -> None:
             r"  Version:  2\.\d+\.\d+",
             r"  Git:      \[.+\]",
             r"  Name:     n1",
+            r"  Node:     fjFyEjc1",
             r"  ID:       N[A-Z2-7]{55}",
             rf"Starting http monitor on 0\.0\.0\.0:{server.http_port}",
             rf"Listening for client connections on 0\.0\.0\.0:{server.port}",

@@ -41,6 +41,18 @@ def test_a_wrong_file_changes_nothing(tmp_path: Path) -> None:
             assert client.info()["max_payload"] == 1000
 
 
+@pytest.mark.feature("3-013", "3-088")
+def test_a_warning_of_a_reload_is_in_the_log(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    with ServerProcess(tmp_path, "-l", str(log), config="debug: false\n", ready=False) as server:
+        wait_for(lambda: log.exists() and "Server is ready" in log.read_text(), "the start")
+        server.rewrite_config("ping_interval: 90\n")
+        server.signal(signal.SIGHUP)
+        wait_for(lambda: "Reloaded server configuration" in log.read_text(), "the reload")
+        warned = [line for line in log.read_text().splitlines() if "[WRN]" in line]
+        assert "ping_interval should be converted to a duration" in warned[-1]
+
+
 @pytest.mark.feature("3-088")
 @pytest.mark.parametrize(
     ("change", "field"),
@@ -238,6 +250,17 @@ def test_the_advertised_address_changes_what_info_says(tmp_path: Path) -> None:
         server.reload("debug: false\n")
         with server.connect() as client:
             assert client.info()["port"] == server.port
+
+
+@pytest.mark.feature("3-025", "3-088")
+def test_a_wrong_advertised_address_changes_nothing(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path, config="max_payload: 1000\n") as server:
+        told = server.reload('client_advertise: "h:x"\nmax_payload: 2000\n')
+        assert "Failed to reload server configuration" in told
+        assert 'could not parse port "x"' in told
+        with server.connect() as client:
+            info = client.info()
+            assert (info["port"], info["max_payload"]) == (server.port, 1000)
 
 
 @pytest.mark.feature("3-033")

@@ -235,6 +235,11 @@ def test_health_of_a_stream_is_asked_over_nats(system: Asker, sign_in: SignIn) -
         ('{"account":"A","stream":"S","consumer":"D"}', 404),
         ('{"account":"A","stream":"T"}', 404),
         ('{"account":"B"}', 404),
+        ('{"account":"B","js-meta-only":true}', 404),
+        ('{"account":"B","js-enabled":true}', 200),
+        ('{"account":"B","js-enabled-only":true}', 200),
+        ('{"account":"B","js-server-only":true}', 200),
+        ('{"stream":"S","js-server-only":true}', 400),
         ('{"stream":"S"}', 400),
         ('{"js-enabled-only":true,"js-server-only":true,"js-meta-only":true}', 200),
     ):

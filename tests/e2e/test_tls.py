@@ -234,6 +234,52 @@ def test_a_certificate_names_the_user(tmp_path: Path, pki: Pki) -> None:
             client.expect("-ERR 'Authorization Violation'")
 
 
+NKEY = "UAH42UG6PV552P5SWLWTBP3H3S5BHAVCO2IEKEXUANJXR75J63RQ5WM6"
+
+
+@pytest.mark.feature("4-015", "4-007")
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("", {"user": "bob", "pass": "secret", "nkey": NKEY}),
+        ("", {"user": "bob", "pass": "secret", "nkey": "x"}),
+        ("no_auth_user: bob", {"nkey": NKEY}),
+        ("no_auth_user: bob", {}),
+        ("no_auth_user: bob", None),
+    ],
+)
+def test_who_names_another_user_is_still_the_certificates(
+    tmp_path: Path, pki: Pki, more: str, said: dict[str, str] | None
+) -> None:
+    stranger = pki.authority.issue("stranger", names=[x509.RFC822Name("nobody@acme.com")])
+    config = pki.config(
+        f'ca_file: "{pki.authority.ca_file}", verify_and_map: true',
+        outside="authorization { users = [ { user: bob, password: secret } ] }\n" + more,
+    )
+    with ServerProcess(tmp_path, config=config) as server, server.connect() as client:
+        client.info()
+        pki.upgrade(client, stranger)
+        if said is None:
+            client.send("PING\r\n")
+        else:
+            client.connect_with(**said)
+        client.expect("-ERR 'Authorization Violation'")
+
+
+@pytest.mark.feature("4-015", "3-089")
+def test_a_reload_that_maps_certificates_closes_who_has_none(tmp_path: Path, pki: Pki) -> None:
+    users = "authorization { users = [ { user: bob, password: secret } ] }"
+    plain = pki.config(pki.verify(), outside=users)
+    mapped = pki.config(pki.verify() + ", verify_and_map: true", outside=users)
+    with ServerProcess(tmp_path, config=plain) as server, server.connect() as client:
+        client.info()
+        pki.upgrade(client, pki.client)
+        client.connect_with(user="bob", **{"pass": "secret"})
+        client.expect("PONG")
+        assert "Reloaded" in server.reload(mapped)
+        client.expect("-ERR 'Authorization Violation'")
+
+
 @pytest.mark.feature("4-015")
 def test_a_certificate_does_not_stand_for_a_password(tmp_path: Path, pki: Pki) -> None:
     config = pki.config(
@@ -299,14 +345,20 @@ def test_suites_and_a_curve_can_be_chosen(tmp_path: Path, pki: Pki) -> None:
         server.wait_log("TLS version 1.2, cipher suite TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384")
 
 
-@pytest.mark.feature("3-049")
-def test_several_certificates_are_chosen_by_name(tmp_path: Path, pki: Pki) -> None:
+@pytest.mark.feature("3-049", "4-014")
+@pytest.mark.parametrize("is_verified", [False, True])
+def test_several_certificates_are_chosen_by_name(
+    tmp_path: Path, pki: Pki, is_verified: bool
+) -> None:
     other = pki.authority.issue("other", names=[x509.DNSName("other.example")])
     pairs = ", ".join(
         f'{{ cert_file: "{c.cert_file}", key_file: "{c.key_file}" }}' for c in (pki.server, other)
     )
-    config = f"tls {{ certs = [ {pairs} ] }}"
+    verify = pki.verify() if is_verified else ""
+    config = f"tls {{ certs = [ {pairs} ]\n{verify} }}"
     context = ssl.create_default_context(cafile=str(pki.authority.ca_file))
+    if is_verified:
+        context.load_cert_chain(pki.client.cert_file, pki.client.key_file)
     with ServerProcess(tmp_path, config=config) as server:
         for name in ("other.example", "localhost"):
             with server.connect() as client:

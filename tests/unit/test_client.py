@@ -502,12 +502,12 @@ class TestTrace:
         world = World()
         world.broker.trace = True
         peer = world.client()
-        peer.say(b'CONNECT {"verbose":false,"pass":"x"}\r\nPING\r\n')
+        peer.say(b'CONNECT {"verbose":false,"pass":"x","jwt":"eyJ0.e30.c2ln"}\r\nPING\r\n')
         peer.say(b"SUB foo 1\r\nPUB foo 2\r\nhi\r\nUNSUB 1\r\nSUB bar 2\r\n")
         peer.server_side.close("Client Closed")
         traced = [text for level, text in world.hooks.lines if level == "trace"]
         assert traced == [
-            '<<- [CONNECT {"verbose":false,"pass":"[REDACTED]"}]',
+            '<<- [CONNECT {"verbose":false,"pass":"[REDACTED]","jwt":"[REDACTED]"}]',
             "<<- [PING]",
             "->> [PONG]",
             "<<- [SUB foo 1]",

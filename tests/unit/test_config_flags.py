@@ -41,6 +41,8 @@ def test_monitoring_and_advertise() -> None:
     assert options("-m -1").http.port == options("--http_port -1").http.port == -1
     assert options("-ms 5").http.tls_port == options("--https_port=5").http.tls_port == 5
     assert options("--client_advertise h:1").client_advertise == "h:1"
+    with pytest.raises(FlagError, match=r'^--client_advertise: could not parse port "x"$'):
+        parse("--client_advertise h:x")
 
 
 @pytest.mark.feature("2-005", "2-006", "2-007")

@@ -41,6 +41,13 @@ def test_wrong_addresses(tmp_path: Path, text: str) -> None:
     assert problems(tmp_path, text).startswith("f:1:0: ")
 
 
+@pytest.mark.feature("3-025")
+@pytest.mark.parametrize("text", ["h:x", "h:", "::1", "h:70000", "[::1"])
+def test_wrong_addresses_to_advertise(tmp_path: Path, text: str) -> None:
+    said = problems(tmp_path, f"debug: true\nclient_advertise: '{text}'")
+    assert said.startswith("f:2:1: "), said
+
+
 def test_nothing_is_the_default(tmp_path: Path) -> None:
     same_as_default(load("", {})[0])
     same_as_default(options(tmp_path, "# nothing"))

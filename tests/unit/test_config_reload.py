@@ -89,7 +89,10 @@ def test_jetstream_limits_only_grow(tmp_path: Path) -> None:
     assert logs(tmp_path, small, big) == ["Reloaded: JetStream max_mem_store = 2147483648"]
     assert "JetStreamMaxMemory" in refusal(tmp_path, big, small)
     assert "JetStreamMaxMemory" in refusal(tmp_path, "jetstream: true", small)
-    assert logs(tmp_path, small, "jetstream: false")[0] == "Reloaded: JetStream"
+    assert logs(tmp_path, small, "jetstream: false") == ["Reloaded: JetStream"]
+    assert logs(tmp_path, "", 'jetstream { max_mem: 1gb, store_dir: "/x" }') == [
+        "Reloaded: JetStream"
+    ]
 
 
 def test_secrets_are_not_shown(tmp_path: Path) -> None:

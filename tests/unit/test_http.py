@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -129,6 +130,23 @@ def test_connections_beyond_the_bound_are_refused(monkeypatch: pytest.MonkeyPatc
             await asyncio.wait_for(one_answer(second_reader), DEADLINE_S)
         first.close()
         second.close()
+        await server.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.feature("5-001")
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="needs IPv6")
+@pytest.mark.parametrize("host", ["0.0.0.0", "::"])
+def test_a_wildcard_listens_on_both_families(host: str) -> None:
+    async def run() -> None:
+        server = HttpServer(echo, print)
+        port = await server.listen(host, 0)
+        for address in ("127.0.0.1", "::1"):
+            reader, writer = await asyncio.open_connection(address, port)
+            writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            assert (await asyncio.wait_for(one_answer(reader), DEADLINE_S))[0] == "HTTP/1.1 200 OK"
+            writer.close()
         await server.close()
 
     asyncio.run(run())

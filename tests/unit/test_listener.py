@@ -27,7 +27,6 @@ from server.net.listener import (
         ("1.2.3.4:0", ("1.2.3.4", 4222)),
         ("[::1]", ("::1", 4222)),
         ("[::1]:7", ("::1", 7)),
-        ("::1", ("::1", 4222)),
     ],
 )
 def test_an_address_may_lack_its_port(text: str, expected: tuple[str, int]) -> None:

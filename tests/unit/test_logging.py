@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import re
 import socket
+import struct
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from config.options import LogOptions
-from server.ops import logging
+from server.ops import logging, syslog
 from server.ops.logging import Level, Logger, PlainFormatter
 from server.ops.openlog import LogOpenError, open_log
 from server.ops.openlog import reopen_log as reopen
+from tests.e2e.server import wait_for
 
 SECOND_NS = 1_000_000_000
 # 2026-01-02 03:04:05.000678 UTC
@@ -229,6 +232,73 @@ def test_a_syslog_can_be_a_unix_socket(tmp_path: Path) -> None:
         logger = open_log(LogOptions(remote_syslog=f"unix://{path}"), FakeClock(), "martlet")
         logger.notice("hello")
         assert daemon.recv(1000).decode().endswith("hello")
+        logger.close()
+
+
+@pytest.mark.feature("2-050")
+def test_nobody_waits_for_a_syslog_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[bytes] = []
+    monkeypatch.setattr(syslog, "write_to_stderr", shown.append)
+    clock, may_dial, dial = FakeClock(), threading.Event(), syslog.dial
+    attempts: list[str] = []
+
+    def dial_when_allowed(url: str) -> socket.socket:
+        attempts.append(url)
+        assert may_dial.wait(60)
+        return dial(url)
+
+    with socket.create_server(("127.0.0.1", 0)) as daemon:
+        url = f"tcp://127.0.0.1:{daemon.getsockname()[1]}"
+        logger = open_log(LogOptions(remote_syslog=url), clock, "martlet")
+        monkeypatch.setattr(syslog, "dial", dial_when_allowed)
+        peer, _ = daemon.accept()
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.close()
+
+        def is_shown(text: str) -> bool:
+            shown.clear()
+            logger.notice(text)
+            return bool(shown)
+
+        wait_for(lambda: is_shown("lost"), "a line on stderr")
+        clock.now_ns += 3600 * SECOND_NS
+        assert all(is_shown("meanwhile") for _ in range(3))
+        assert len(attempts) == 1
+        may_dial.set()
+        peer, _ = daemon.accept()
+        with peer, peer.makefile("rb") as lines:
+            wait_for(lambda: not is_shown("again"), "the new connection")
+            assert lines.readline().endswith(b"again\n")
+        logger.close()
+
+
+@pytest.mark.feature("2-050")
+def test_a_syslog_that_reads_nothing_stops_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[bytes] = []
+    monkeypatch.setattr(syslog, "write_to_stderr", shown.append)
+    monkeypatch.setattr(syslog, "CONNECT_TIMEOUT_S", 3600)
+    with socket.create_server(("127.0.0.1", 0)) as daemon:
+        url = f"tcp://127.0.0.1:{daemon.getsockname()[1]}"
+        logger = open_log(LogOptions(remote_syslog=url), FakeClock(), "martlet")
+        peer, _ = daemon.accept()
+        written = 0
+        while not shown:
+            logger.notice(f"{written:>50000}")
+            written += 1
+
+        def is_taken() -> bool:
+            shown.clear()
+            logger.notice("last")
+            return not shown
+
+        with peer, peer.makefile("rb") as lines:
+            read = [lines.readline() for _ in range(written - 2)]
+            wait_for(is_taken, "room for another line")
+            while not (line := lines.readline()).endswith(b" last\n"):
+                read.append(line)
+        # One was taken in two parts, the one that was shown is not among them.
+        assert len(read) == written - 1
+        assert all(len(line) > 50000 for line in read)
         logger.close()
 
 

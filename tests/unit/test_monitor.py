@@ -34,6 +34,7 @@ class View:
     connect_urls: Sequence[str] = ()
     start_wall_ns = config_loaded_wall_ns = NOW_NS - 61 * SECOND_NS
     tls_not_after = ""
+    listening = True
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -245,6 +246,19 @@ def test_healthz_says_what_is_wrong(pages: Pages) -> None:
     )
     assert json.loads(pages.get("/healthz", details="1").body)["errors"] == pages.view.errors
     assert pages.warnings[-1].startswith("Healthcheck failed: ")
+
+
+@pytest.mark.feature("5-031", "1.069")
+def test_healthz_leaves_out_what_is_not_asked(pages: Pages) -> None:
+    pages.view.errors = [{"type": "STREAM", "error": "lost"}]
+    assert pages.get("/healthz", **{"js-meta-only": "true"}).status == 503
+    for word in ("js-enabled-only", "js-server-only", "js-enabled"):
+        assert pages.get("/healthz", **{word: "true"}).status == 200
+        assert pages.get("/healthz", **{word: "x"}).status == 400
+    assert "Healthcheck: js-enabled deprecated, use js-enabled-only instead" in pages.warnings
+    pages.view.errors = [{"type": "JETSTREAM", "error": "disk full"}]
+    assert pages.get("/healthz", **{"js-enabled-only": "true"}).status == 503
+    assert pages.get("/healthz", **{"js-server-only": "true"}).status == 200
 
 
 @pytest.mark.feature("5-007")

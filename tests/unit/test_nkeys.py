@@ -71,3 +71,4 @@ def test_signatures_come_as_url_safe_or_standard_base64() -> None:
     assert decode_signature(base64.urlsafe_b64encode(raw).decode().rstrip("=")) == raw
     assert decode_signature(base64.b64encode(raw).decode()) == raw
     assert decode_signature("not base64!") is None
+    assert decode_signature("signé") is None

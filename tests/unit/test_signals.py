@@ -24,7 +24,7 @@ def sleepers(tmp_path: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
     program = tmp_path / name
     shutil.copy(shutil.which("sleep") or "/bin/sleep", program)
     started = [subprocess.Popen([program, "60"], preexec_fn=die_with_parent) for _ in range(3)]
-    wait_for(lambda: len(signals.pids_of(name)) == 3, "three processes")
+    wait_for(lambda: len(signals.pids_of(name, ())) == 3, "three processes")
     yield started
     for process in started:
         process.kill()
@@ -78,6 +78,18 @@ def test_without_a_target_there_must_be_one_process(
         process.wait()
     send("term", "", name)
     assert sleepers[0].wait(30) == -signal.SIGTERM
+
+
+@pytest.mark.feature("2-028")
+def test_a_command_of_that_name_that_serves_nothing_is_not_meant(
+    sleepers: list[subprocess.Popen[bytes]],
+) -> None:
+    name = name_of(sleepers)
+    with pytest.raises(SignalError, match=f"no {name} processes running"):
+        send("term", "*", name, ("archive", "60"))
+    script = ["/venv/bin/python", f"/venv/bin/{name}", "archive", "--to", name]
+    assert signals.verb_of(script, name) == "archive"
+    assert signals.verb_of([name], name) == signals.verb_of(["python", "-m", "x"], name) == ""
 
 
 @pytest.mark.feature("2-028")

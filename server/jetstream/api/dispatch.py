@@ -110,6 +110,11 @@ class Api:
             if account.name not in self._subs:
                 self._subs[account.name] = self._subscribe(account)
 
+    def forget(self, name: str) -> None:
+        """An account that is no more; one of that name later is another one."""
+        for sub in self._subs.pop(name, ()):
+            sub.unsubscribe()
+
     def _subscribe(self, account: Account) -> list[PySub]:
         subs = self._hear(account, PREFIX)
         domain = self._engine.domain
@@ -150,6 +155,7 @@ class Api:
             for sub in subs:
                 sub.unsubscribe()
         self._subs.clear()
+        self._queue.close()
 
     def enqueue(
         self,

@@ -37,6 +37,13 @@ class RequestQueue:
     def __len__(self) -> int:
         return len(self._requests) + len(self._questions) + (self._under_way is not None)
 
+    def close(self) -> None:
+        """Nothing that waits is answered."""
+        self._requests.clear()
+        self._questions.clear()
+        self._under_way = None
+        self._turn.forget(self._phase)
+
     def push(self, work: Work, is_question: bool, entries_max: int) -> int:
         """How many were dropped, this one among them, because the queue was full."""
         queue = self._questions if is_question else self._requests

@@ -227,7 +227,10 @@ PAGES = (
     "healthz?account=$G&stream=F&consumer=X&details=true",
     "healthz?js-enabled-only=true", "healthz?js-server-only=true", "healthz?js-enabled=true",
     "healthz?js-meta-only=true", "healthz?js-enabled=x", "healthz?js-server-only=x",
-    "healthz?js-meta-only=x",
+    "healthz?js-meta-only=x", "healthz?account=X&js-enabled-only=true",
+    "healthz?account=X&js-server-only=true", "healthz?account=X&js-meta-only=true",
+    "healthz?account=$G&stream=X&js-enabled=true&details=true",
+    "healthz?stream=X&js-server-only=true",
 )  # fmt: skip
 
 

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from server.jetstream.config import ExternalStream, StreamSource, SubjectTransformConfig
 from server.jetstream.origins import (
-    hashed,
     identity,
     index_name,
     is_of,
     read_header,
     source_header,
 )
+from server.jetstream.shorthash import short_hash
 from tests.unit.jetstream.engine_world import EngineWorld
 
 STREAM_NOT_FOUND = 10059
@@ -289,7 +289,7 @@ def test_names_and_headers_as_the_reference_writes_them() -> None:
         external=ExternalStream(api="$JS.hub.API"),
         subject_transforms=[SubjectTransformConfig("a", "b"), SubjectTransformConfig("", "")],
     )
-    assert index_name(both) == f"O:{hashed('$JS.hub.API')} a\f> b\f>"
+    assert index_name(both) == f"O:{short_hash('$JS.hub.API')} a\f> b\f>"
     text = source_header(index_name(plain), 7, "o.a", identity(0)).decode()
     assert text == f"O 7 o.a > o.a {identity(0)}"
     mark = read_header(text)
