@@ -12,6 +12,7 @@ from server.core._broker import Broker
 from server.core._client import Client
 from server.net._poller import Poller
 from server.net.listener import listen
+from server.net.proxyheader import PREFACE_NS, read_header
 from server.net.tls import server_context
 from server.net.tlscarrier import Log, TlsAcceptor, TlsSettings
 
@@ -34,8 +35,10 @@ class ClientListener:
         self._poller = poller
         self._log = log
 
+        self._preface = read_header if options.proxy_protocol else None
+
         def make_acceptor(settings: TlsSettings) -> TlsAcceptor:
-            return TlsAcceptor(loop, broker, settings, clock, log, info_json)
+            return TlsAcceptor(loop, broker, settings, clock, log, info_json, self._preface)
 
         self._make_acceptor = make_acceptor
         self._acceptor: TlsAcceptor | None = None
@@ -49,7 +52,9 @@ class ClientListener:
         assert self._socket is not None
         if settings is None:
             self._acceptor = None
-            self._poller.listen(self._socket.fileno())
+            self._poller.listen(
+                self._socket.fileno(), preface=self._preface, preface_ns=PREFACE_NS
+            )
         else:
             self._acceptor = self._make_acceptor(settings)
             self._poller.listen(self._socket.fileno(), self._acceptor.on_accept)

@@ -12,13 +12,17 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from server.clock import Clock
 from server.core._broker import Broker
 from server.core._client import Client
 from server.core.tlsstate import TlsState
+from server.net.proxyheader import HEADER_BYTES_MAX, PREFACE_NS
 from server.net.tls import suite_name
+
+if TYPE_CHECKING:
+    from server.core._peer import Preface
 
 READ_BUFFER_BYTES: Final = 64 * 1024
 TLS_HANDSHAKE_BYTE: Final = 0x16
@@ -100,8 +104,10 @@ class TlsAcceptor:
         clock: Clock,
         log: Log,
         info_json: Callable[[Client], bytes],
+        preface: Preface | None = None,
     ) -> None:
         self.loop = loop
+        self.preface = preface
         self.broker = broker
         self.settings = settings
         self.rate = RateLimit(clock)
@@ -159,12 +165,57 @@ class Carrier(asyncio.BufferedProtocol):
         client.start()
         if client.closed:
             return
-        if settings.allow_non_tls and not first and not await self._wants_tls(settings.timeout_s):
+        preface = self._acceptor.preface
+        early = b"" if preface is None else await self._read_preface(preface)
+        if client.closed:
+            return
+        if settings.allow_non_tls and not first and (
+            early or not await self._wants_tls(settings.timeout_s)
+        ):
             if not client.closed:
                 await self._loop.connect_accepted_socket(lambda: self, self._socket)
+                client.feed(early)
             return
         if not client.closed and not self._is_throttled(settings.rate_limit):
             await self._shake_hands(settings)
+
+    async def _read_preface(self, preface: Preface) -> bytes:
+        """Takes what comes ahead of TLS from the socket; what turns out to be none is given back.
+
+        All but the last part has been taken before it is known how much there is. No part of a
+        header begins a TLS handshake, so what is given back is for a plain connection.
+        """
+        client = self.client
+        try:
+            async with asyncio.timeout(PREFACE_NS / 1e9):
+                taken, found = await self._take_preface(preface)
+            size, ip, port = found
+            if size:
+                self._socket.recv(size - len(taken))
+        except TimeoutError:
+            client.refuse_preface("timeout reading PROXY protocol header")
+        except OSError:
+            client.peer_closed("Read Error")
+        except ValueError as error:
+            client.refuse_preface(str(error))
+        else:
+            if ip:
+                client.introduce(ip, port)
+            return b"" if size else taken
+        return b""
+
+    async def _take_preface(self, preface: Preface) -> tuple[bytes, tuple[int, str, int]]:
+        """What was taken from the socket, and what it and what is still there mean."""
+        taken = b""
+        while True:
+            await self._readable(PREFACE_NS / 1e9)
+            more = self._socket.recv(HEADER_BYTES_MAX, socket.MSG_PEEK)
+            if not more:
+                raise ConnectionResetError("closed ahead of the protocol")
+            found = preface(taken + more)
+            if found is not None:
+                return taken, found
+            taken += self._socket.recv(len(more))
 
     def _is_throttled(self, limit: int) -> bool:
         if not limit or self._acceptor.rate.allow(limit):

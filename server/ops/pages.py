@@ -136,10 +136,16 @@ def account_detail(view: ServerView, account: Account) -> dict[str, Any]:
         "leafnode_connections": 0,
         "client_connections": account.connections,
         "subscriptions": account.subscriptions,
+        "mappings": mappings_of(account),
         "name_tag": account.name,
         "sublist_stats": trie_statistics([account]),
     }
-    return page if page["is_system"] else {k: v for k, v in page.items() if k != "is_system"}
+    absent = {"is_system": page["is_system"], "mappings": page["mappings"]}
+    return {k: v for k, v in page.items() if absent.get(k, True)}
+
+
+def mappings_of(account: Account) -> Mapping[str, Any]:
+    return account.mappings.described if account.mappings is not None else {}
 
 
 def has_jetstream(view: ServerView, account: Account) -> bool:
