@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from server.core.subject import overlaps
 from server.ops import timetext
 from server.ops.arguments import BadArgument
 from server.ops.connection import Connection, snapshot
@@ -117,12 +116,13 @@ def is_wanted(c: Client | Connection, options: ConnzOptions) -> bool:
         return False
     if options.filter_subject in ("", ">") or isinstance(c, Connection):
         return True
-    return any(overlaps(options.filter_subject, sub.subject) for sub in c.subscriptions())
+    return c.overlaps(options.filter_subject.encode("utf-8", "surrogateescape"))
 
 
 def entry(c: Client | Connection, options: ConnzOptions, now_ns: int) -> dict[str, Any]:
     with_subscriptions = options.subscriptions or options.subscriptions_detail
-    shown = c if isinstance(c, Connection) else snapshot(c, with_subscriptions)
+    count = c.subscription_count if with_subscriptions else 0
+    shown = c if isinstance(c, Connection) else snapshot(c, count)
     page = shown.as_json(now_ns)
     if options.auth:
         page |= shown.login_json()
