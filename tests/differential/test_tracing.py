@@ -434,6 +434,7 @@ class Stored:
 
 STORED = {
     "plain": Stored({}),
+    "mapped": Stored({}, subject="s.mapped"),
     "id": Stored({"Nats-Msg-Id": "new"}),
     "duplicate": Stored({"Nats-Msg-Id": "two"}),
     "last-sequence": Stored({"Nats-Expected-Last-Sequence": "2"}),
@@ -519,4 +520,4 @@ def test_a_message_to_a_stream(stages: tuple[Stage, Stage], name: str, only: boo
     genuine, ours = (store(stage, STORED[name], more) for stage in stages)
     assert ours == genuine
     kinds = [each["type"] for each in genuine[0][0][2]["events"]]
-    assert kinds == ["in", "js"]
+    assert kinds == (["in", "sm", "js"] if name == "mapped" else ["in", "js"])

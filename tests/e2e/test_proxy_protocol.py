@@ -29,7 +29,7 @@ def send_in_pieces(client: RawClient, data: bytes) -> None:
         client.send(data[at : at + 5])
 
 
-@pytest.mark.feature("3-044", "4-011", "2-040")
+@pytest.mark.feature("4-084", "4-011", "2-040")
 @pytest.mark.parametrize("header", [LINE, BINARY])
 def test_it_comes_ahead_of_the_handshake(tmp_path: Path, pki: Pki, header: bytes) -> None:
     config = pki.config(outside=PROXIED)
@@ -44,7 +44,7 @@ def test_it_comes_ahead_of_the_handshake(tmp_path: Path, pki: Pki, header: bytes
         server.wait_log("192.0.2.7:1234 - cid:.*TLS handshake complete")
 
 
-@pytest.mark.feature("3-044", "4-012")
+@pytest.mark.feature("4-084", "4-012")
 def test_with_the_handshake_first_the_first_info_knows_the_peer(tmp_path: Path, pki: Pki) -> None:
     config = pki.config("handshake_first: true", outside=PROXIED)
     with ServerProcess(tmp_path, config=config) as server, server.connect() as client:
@@ -53,7 +53,7 @@ def test_with_the_handshake_first_the_first_info_knows_the_peer(tmp_path: Path, 
         assert client.info()["client_ip"] == "192.0.2.7"
 
 
-@pytest.mark.feature("3-044")
+@pytest.mark.feature("4-084")
 @pytest.mark.parametrize("header", [b"", LINE, b"PROXY UNKNOWN\r\n"])
 def test_beside_tls_plain_clients_are_served(tmp_path: Path, pki: Pki, header: bytes) -> None:
     config = pki.config(outside=PROXIED + "allow_non_tls: true")
@@ -73,7 +73,7 @@ def test_beside_tls_plain_clients_are_served(tmp_path: Path, pki: Pki, header: b
             client.expect("PONG")
 
 
-@pytest.mark.feature("3-044")
+@pytest.mark.feature("4-084")
 def test_a_wrong_header_ends_a_connection_that_would_speak_tls(tmp_path: Path, pki: Pki) -> None:
     config = pki.config(outside=PROXIED)
     with ServerProcess(tmp_path, config=config) as server, server.connect() as client:
