@@ -19,7 +19,7 @@ CORPUS = sorted((Path(__file__).parent / "corpus").iterdir())
 def test_corpus_file(path: Path) -> None:
     data = path.read_bytes()
     run(data)
-    for settings in (0, 1, 2, 4, 8, 16, 32, 63):
+    for settings in (0, 1, 2, 4, 8, 16, 32, 63, 64, 128, 255):
         for cut in (BYTEWISE, 2, 13):
             run(bytes([settings, cut]) + data[2:])
 
