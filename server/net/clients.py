@@ -10,9 +10,9 @@ from config.options import Options
 from server.clock import Clock
 from server.core._broker import Broker
 from server.core._client import Client
+from server.net import proxyheader
 from server.net._poller import Poller
 from server.net.listener import listen
-from server.net.proxyheader import PREFACE_NS, read_header
 from server.net.tls import server_context
 from server.net.tlscarrier import Log, TlsAcceptor, TlsSettings
 
@@ -35,10 +35,12 @@ class ClientListener:
         self._poller = poller
         self._log = log
 
-        self._preface = read_header if options.proxy_protocol else None
+        preface = proxyheader.read_header if options.proxy_protocol else None
+        self._preface = preface
 
         def make_acceptor(settings: TlsSettings) -> TlsAcceptor:
-            return TlsAcceptor(loop, broker, settings, clock, log, info_json, self._preface)
+            within_s = proxyheader.PREFACE_NS / SECOND_NS
+            return TlsAcceptor(loop, broker, settings, clock, log, info_json, preface, within_s)
 
         self._make_acceptor = make_acceptor
         self._acceptor: TlsAcceptor | None = None
@@ -53,7 +55,7 @@ class ClientListener:
         if settings is None:
             self._acceptor = None
             self._poller.listen(
-                self._socket.fileno(), preface=self._preface, preface_ns=PREFACE_NS
+                self._socket.fileno(), preface=self._preface, preface_ns=proxyheader.PREFACE_NS
             )
         else:
             self._acceptor = self._make_acceptor(settings)

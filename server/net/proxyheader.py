@@ -16,7 +16,6 @@ LINE_BYTES_MAX: Final = 107  # with CRLF
 SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"
 HEAD_BYTES: Final = 16  # signature, version and command, family and protocol, length
 DETECT_BYTES: Final = 6
-HEADER_BYTES_MAX: Final = 16 + 65535
 # version 2
 VERSION: Final = 2
 LOCAL, PROXY = 0, 1

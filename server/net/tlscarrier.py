@@ -12,17 +12,13 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from server.clock import Clock
 from server.core._broker import Broker
 from server.core._client import Client
 from server.core.tlsstate import TlsState
-from server.net.proxyheader import HEADER_BYTES_MAX, PREFACE_NS
 from server.net.tls import suite_name
-
-if TYPE_CHECKING:
-    from server.core._peer import Preface
 
 READ_BUFFER_BYTES: Final = 64 * 1024
 TLS_HANDSHAKE_BYTE: Final = 0x16
@@ -32,6 +28,9 @@ LINGER_BYTES_MAX: Final = 64 * 1024
 HANDSHAKE_FAILED: Final = "TLS Handshake Failure"
 NOT_TLS: Final = {"HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER"}
 NO_TLS_TEXT: Final = "tls: first record does not look like a TLS handshake"
+
+# As `server.core._peer` has it: from the bytes so far to how many of them it has and the address.
+Preface = Callable[[bytes], tuple[int, str, int] | None]
 
 # One buffer for all: it is filled and consumed within one callback of the loop.
 _read_buffer = memoryview(bytearray(READ_BUFFER_BYTES))
@@ -105,9 +104,11 @@ class TlsAcceptor:
         log: Log,
         info_json: Callable[[Client], bytes],
         preface: Preface | None = None,
+        preface_s: float = 0.0,
     ) -> None:
         self.loop = loop
         self.preface = preface
+        self.preface_s = preface_s
         self.broker = broker
         self.settings = settings
         self.rate = RateLimit(clock)
@@ -169,8 +170,10 @@ class Carrier(asyncio.BufferedProtocol):
         early = b"" if preface is None else await self._read_preface(preface)
         if client.closed:
             return
-        if settings.allow_non_tls and not first and (
-            early or not await self._wants_tls(settings.timeout_s)
+        if (
+            settings.allow_non_tls
+            and not first
+            and (early or not await self._wants_tls(settings.timeout_s))
         ):
             if not client.closed:
                 await self._loop.connect_accepted_socket(lambda: self, self._socket)
@@ -187,7 +190,7 @@ class Carrier(asyncio.BufferedProtocol):
         """
         client = self.client
         try:
-            async with asyncio.timeout(PREFACE_NS / 1e9):
+            async with asyncio.timeout(self._acceptor.preface_s):
                 taken, found = await self._take_preface(preface)
             size, ip, port = found
             if size:
@@ -208,8 +211,8 @@ class Carrier(asyncio.BufferedProtocol):
         """What was taken from the socket, and what it and what is still there mean."""
         taken = b""
         while True:
-            await self._readable(PREFACE_NS / 1e9)
-            more = self._socket.recv(HEADER_BYTES_MAX, socket.MSG_PEEK)
+            await self._readable(self._acceptor.preface_s)
+            more = self._socket.recv(READ_BUFFER_BYTES, socket.MSG_PEEK)
             if not more:
                 raise ConnectionResetError("closed ahead of the protocol")
             found = preface(taken + more)

@@ -30,7 +30,8 @@ class ClosedConnections:
         """To be called once, when `client` has been closed."""
         is_full = bool(self._ring) and len(self._ring) == self._ring.maxlen
         gone = self._ring[0] if is_full else None
-        closed = connection.snapshot(client, SUBSCRIPTIONS_OF_ONE_MAX)
+        closed = connection.snapshot(client, with_subscriptions=False)
+        closed.subscriptions = client.subscriptions(0, SUBSCRIPTIONS_OF_ONE_MAX)
         self._ring.append(closed)
         if closed.subscriptions:
             self._with_subscriptions.append(closed)

@@ -133,8 +133,8 @@ def subscription_json(sub: SubInfo, cid: int) -> dict[str, Any]:
     return page
 
 
-def snapshot(client: Client, subscriptions_max: int) -> Connection:
-    """A copy of `client` as it is now, with so many of its subscriptions."""
+def snapshot(client: Client, with_subscriptions: bool) -> Connection:
+    """A copy of `client` as it is now."""
     return Connection(
         cid=client.cid,
         kind=client.kind,
@@ -160,5 +160,5 @@ def snapshot(client: Client, subscriptions_max: int) -> Connection:
         issuer_key=client.issuer_key,
         account_name=client.account.name if client.account is not None else "",
         tls=client.tls.as_connz() if isinstance(client.tls, TlsState) else {},
-        subscriptions=client.subscriptions(0, subscriptions_max),
+        subscriptions=client.subscriptions() if with_subscriptions else (),
     )

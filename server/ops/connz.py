@@ -121,8 +121,7 @@ def is_wanted(c: Client | Connection, options: ConnzOptions) -> bool:
 
 def entry(c: Client | Connection, options: ConnzOptions, now_ns: int) -> dict[str, Any]:
     with_subscriptions = options.subscriptions or options.subscriptions_detail
-    count = c.subscription_count if with_subscriptions else 0
-    shown = c if isinstance(c, Connection) else snapshot(c, count)
+    shown = c if isinstance(c, Connection) else snapshot(c, with_subscriptions)
     page = shown.as_json(now_ns)
     if options.auth:
         page |= shown.login_json()

@@ -234,19 +234,6 @@ def test_a_certificate_names_the_user(tmp_path: Path, pki: Pki) -> None:
             client.expect("-ERR 'Authorization Violation'")
 
 
-@pytest.mark.feature("4-016")
-def test_no_login_opens_the_user_of_a_certificate(tmp_path: Path, pki: Pki) -> None:
-    """A plain client beside TLS names the user that has no password."""
-    config = pki.config(
-        f'ca_file: "{pki.authority.ca_file}", verify_and_map: true',
-        outside='allow_non_tls: true, authorization { users = [ { user: "ann@acme.com" } ] }',
-    )
-    with ServerProcess(tmp_path, config=config) as server, server.connect() as client:
-        client.info()
-        client.connect_with(user="ann@acme.com", **{"pass": ""})
-        client.expect("-ERR 'Authorization Violation'")
-
-
 @pytest.mark.feature("4-015")
 def test_a_certificate_does_not_stand_for_a_password(tmp_path: Path, pki: Pki) -> None:
     config = pki.config(
@@ -260,6 +247,19 @@ def test_a_certificate_does_not_stand_for_a_password(tmp_path: Path, pki: Pki) -
                 pki.upgrade(client, pki.client)
                 client.connect_with(**{"pass": password})
                 client.expect(answer)
+
+
+@pytest.mark.feature("4-016")
+def test_no_login_opens_the_user_of_a_certificate(tmp_path: Path, pki: Pki) -> None:
+    """A plain client beside TLS names the user that has no password."""
+    config = pki.config(
+        f'ca_file: "{pki.authority.ca_file}", verify_and_map: true',
+        outside='allow_non_tls: true, authorization { users = [ { user: "ann@acme.com" } ] }',
+    )
+    with ServerProcess(tmp_path, config=config) as server, server.connect() as client:
+        client.info()
+        client.connect_with(user="ann@acme.com", **{"pass": ""})
+        client.expect("-ERR 'Authorization Violation'")
 
 
 @pytest.mark.feature("4-014", "3-050")
