@@ -133,7 +133,7 @@ def account_detail(view: ServerView, account: Account) -> dict[str, Any]:
     return {k: v for k, v in page.items() if absent.get(k, True)}
 
 
-def mappings_of(account: Account) -> Mapping[str, Any]:
+def mappings_of(account: Account) -> dict[str, Any]:
     return account.mappings.described if account.mappings is not None else {}
 
 
