@@ -23,6 +23,7 @@ from config.decode import (
     option,
 )
 from config.limits import HIGH_AUTH_TIMEOUT_NS
+from config.mappings import MAPPINGS
 from config.options import (
     GLOBAL_ACCOUNT,
     AccountJetStreamOptions,
@@ -34,6 +35,7 @@ from config.options import (
     User,
 )
 from config.parser import Node
+from config.subjects import is_literal_subject, is_valid_subject
 
 CONNECTION_TYPES: Final = frozenset(
     {"STANDARD", "WEBSOCKET", "LEAFNODE", "LEAFNODE_WS", "MQTT", "MQTT_WS", "IN_PROCESS"}
@@ -51,7 +53,7 @@ def _secret(node: Node, report: Report) -> Secret:
 SECRET: Final = Decoder(TEXT.expects, _secret)
 
 
-# --- keys and subjects
+# --- keys
 
 
 def is_public_key(text: str, kind: int) -> bool:
@@ -66,14 +68,6 @@ def is_public_key(text: str, kind: int) -> bool:
     if len(raw) != _KEY_BYTES or raw[0] != kind:
         return False
     return binascii.crc_hqx(raw[:-2], 0) == int.from_bytes(raw[-2:], "little")
-
-
-def is_valid_subject(text: str) -> bool:
-    """Tokens without blanks; a `>` only as the last token."""
-    if not text or any(char in " \t\n\f\r\0" for char in text):
-        return False
-    tokens = text.split(".")
-    return all(tokens) and ">" not in tokens[:-1]
 
 
 # --- permissions
@@ -378,10 +372,6 @@ def enabled_word(node: Node) -> bool:
     return word.startswith("enable")
 
 
-def is_literal_subject(text: str) -> bool:
-    return is_valid_subject(text) and not {"*", ">"} & set(text.split("."))
-
-
 def _trace_destination(node: Node, report: Report) -> str:
     subject: str = TEXT.read(node, report)
     if not is_literal_subject(subject):
@@ -431,7 +421,7 @@ ACCOUNT_BLOCK: Final = block(
     option("jetstream", to="jetstream", by=Decoder('a boolean, "enabled" or a map', _jetstream)),
     option("exports", to="", by=rooms.later("exports", rooms.EXPORT)),
     option("imports", to="", by=rooms.later("imports", rooms.IMPORT)),
-    option("mappings", "maps", to="", by=rooms.later("mappings", rooms.ANYTHING)),
+    option("mappings", "maps", to="mappings", by=MAPPINGS),
     option("msg_trace", "trace_dest", to="", by=Decoder("a subject or a map", _message_trace)),
 )
 

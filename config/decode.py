@@ -24,12 +24,22 @@ class InvalidError(Exception):
         self.node = node
 
 
+# What is wrong with a subject mapping's source and destination; empty: nothing. The transforms
+# themselves belong to the server, which hands this in.
+JudgeMapping = Callable[[str, str], str]
+
+
+def accept_mapping(_source: str, _destination: str) -> str:
+    return ""
+
+
 class Report:
     """Errors and warnings, in the order in which they were met."""
 
-    __slots__ = ("problems", "warnings")
+    __slots__ = ("judge_mapping", "problems", "warnings")
 
-    def __init__(self) -> None:
+    def __init__(self, judge_mapping: JudgeMapping = accept_mapping) -> None:
+        self.judge_mapping = judge_mapping
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
 

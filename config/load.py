@@ -13,7 +13,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from config.accounts import Accounts, Authorization, all_users
-from config.decode import Draft, Report, decode_block
+from config.decode import Draft, JudgeMapping, Report, accept_mapping, decode_block
 from config.digest import digest
 from config.duration import format_duration
 from config.errors import ConfigError, Problem
@@ -46,10 +46,14 @@ class Loaded(Struct, frozen=True):
     warnings: tuple[Problem, ...] = ()
 
 
-def read_file(path: str, environ: Mapping[str, str] = os.environ) -> Loaded:
+def read_file(
+    path: str,
+    environ: Mapping[str, str] = os.environ,
+    judge_mapping: JudgeMapping = accept_mapping,
+) -> Loaded:
     """Read and check one file. OSError if it cannot be read, ConfigError if it is wrong."""
     tree = Reader(environ).file(path)
-    report = Report()
+    report = Report(judge_mapping)
     if not tree:
         report.warnings.append(Problem(f"{path}: config has no values or is empty"))
     draft = _decode(tree, report)
@@ -60,10 +64,13 @@ def read_file(path: str, environ: Mapping[str, str] = os.environ) -> Loaded:
 
 
 def load(
-    path: str, flags: Draft, environ: Mapping[str, str] = os.environ
+    path: str,
+    flags: Draft,
+    environ: Mapping[str, str] = os.environ,
+    judge_mapping: JudgeMapping = accept_mapping,
 ) -> tuple[Options, tuple[Problem, ...]]:
     """Options of a file (empty: no file) and flags, which win; and the file's warnings."""
-    loaded = read_file(path, environ) if path else Loaded({})
+    loaded = read_file(path, environ, judge_mapping) if path else Loaded({})
     options = build({**loaded.draft, **flags, "config_digest": loaded.digest})
     validate(options)
     return options, loaded.warnings

@@ -104,6 +104,22 @@ class AccountJetStreamOptions(Struct, frozen=True, kw_only=True):
     max_bytes_required: bool = False
 
 
+class MappedTo(Struct, frozen=True):
+    """One destination of a subject mapping, and how many of a hundred messages go there."""
+
+    subject: str
+    percent: int
+    # Only on servers of this cluster; empty: wherever nothing is said for the cluster.
+    cluster: str = ""
+
+
+class SubjectMapping(Struct, frozen=True):
+    """What clients publish to `source` is published to one of `destinations` instead."""
+
+    source: str
+    destinations: tuple[MappedTo, ...]
+
+
 class AccountOptions(Struct, frozen=True, kw_only=True):
     """-1 means without a limit."""
 
@@ -118,6 +134,7 @@ class AccountOptions(Struct, frozen=True, kw_only=True):
     # Where and how often messages with a sampled `traceparent` are traced; empty: nowhere.
     trace_destination: str = ""
     trace_percent: int = 100
+    mappings: tuple[SubjectMapping, ...] = ()
 
 
 class CertificatePair(Struct, frozen=True):
@@ -252,10 +269,14 @@ class Options(Struct, frozen=True, kw_only=True):
     no_fast_producer_stall: bool = False
     no_header_support: bool = False
     disable_sublist_cache: bool = False
+    # Connections may begin with a load balancer's header that tells whose they are.
+    proxy_protocol: bool = False
 
     # --- security
     auth: AuthOptions = AuthOptions()
     accounts: tuple[AccountOptions, ...] = ()
+    # Those of the account $G, which has no options of its own.
+    mappings: tuple[SubjectMapping, ...] = ()
     system_account: str = SYSTEM_ACCOUNT
     no_system_account: bool = False
 

@@ -69,6 +69,7 @@ RELOADABLE: Final[dict[str, Callable[[Any], str]]] = {
     "max_connections": _set("max_connections"),
     "auth.users": _named("authorization users"),
     "accounts": _named("accounts"),
+    "mappings": _named("accounts"),
     "auth.user": _named("authorization username"),
     "auth.password": _named("authorization password"),
     "auth.token": _named("authorization token"),

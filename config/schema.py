@@ -38,6 +38,7 @@ from config.limits import (
     MIN_LAME_DUCK_NS,
     SECOND_NS,
 )
+from config.mappings import MAPPINGS
 from config.options import Secret
 from config.parser import Node
 from config.tls import TLS
@@ -263,11 +264,12 @@ _CONNECTIONS: Final = (
     option("no_fast_producer_stall", to="no_fast_producer_stall", by=BOOLEAN),
     option("no_header_support", to="no_header_support", by=BOOLEAN),
     option("disable_sublist_cache", "no_sublist_cache", to="disable_sublist_cache", by=BOOLEAN),
-    option("proxy_protocol", to="", by=rooms.later("proxy_protocol")),
+    option("proxy_protocol", to="proxy_protocol", by=BOOLEAN),
 )
 _SECURITY: Final = (
     option("authorization", to="", by=AUTHORIZATION),
     option("accounts", to="", by=ACCOUNTS),
+    option("mappings", "maps", to="mappings", by=MAPPINGS),
     option("no_auth_user", to="auth.no_auth_user", by=TEXT),
     option("system_account", "system", to="system_account", by=TEXT),
     option("no_system_account", "no_system", "no_sys_acc", to="no_system_account", by=BOOLEAN),
@@ -324,7 +326,6 @@ _LATER: Final[tuple[tuple[tuple[str, ...], rooms.Keys], ...]] = (
     (("leafnodes", "leaf"), rooms.LEAFNODES),
     (("websocket", "ws"), rooms.WEBSOCKET),
     (("mqtt",), rooms.MQTT),
-    (("mappings", "maps"), rooms.ANYTHING),
     (
         ("operator", "operators", "root", "roots", "root_operator", "root_operators"),
         rooms.ANYTHING,

@@ -1,7 +1,8 @@
 """The same configuration written as YAML: the same keys, values and positions in errors.
 
 Plain scalars mean what they mean in the NATS grammar: `1MB` is a number, `on` a boolean, `$NAME` a
-variable. Quoted scalars are texts. `include: path` merges a file, in either grammar.
+variable. Quoted scalars are texts. `include: path` merges a file, in either grammar; `<<: *name`
+merges a map that stands elsewhere, below the keys beside it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from config.limits import MAX_CONFIG_DEPTH
 from config.parser import DateText, Node, Reader, Tree, Value
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_MERGE: Final = "tag:yaml.org,2002:merge"
 # Aliases may repeat a value, but not so often that a small file becomes a huge tree.
 _MAX_NODES: Final = 1_000_000
 
@@ -58,10 +60,24 @@ class _Converter:
                 raise ConfigError([Problem("a key must be a text", self.source, offset)])
             if key.value == "include" and not key.style and isinstance(value, yaml.ScalarNode):
                 tree.update(self.reader.include(self.source, value.value, value.start_mark.index))
+            elif key.tag == _MERGE:
+                for name, entry in self.merged(value).items():
+                    tree.setdefault(name, entry)
             else:
                 start = offset + (1 if key.style in ("'", '"') else 0)
                 tree[key.value] = Node(self.value(value), self.source, start)
         self.scopes.pop()
+        return tree
+
+    def merged(self, node: yaml.Node) -> Tree:
+        """The keys of a map, or of several of which the first that has a key wins."""
+        maps = node.value if isinstance(node, yaml.SequenceNode) else [node]
+        tree: Tree = {}
+        for each in maps:
+            if not isinstance(each, yaml.MappingNode):
+                text, offset = "<< takes a map or a list of maps", each.start_mark.index
+                raise ConfigError([Problem(text, self.source, offset)])
+            tree = {**self.map(each), **tree}
         return tree
 
     def value(self, node: yaml.Node) -> Value:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from config import featureflags
 from config.limits import MAX_PAYLOAD_WARNING_BYTES
-from config.options import SYSTEM_ACCOUNT, Options
+from config.options import SYSTEM_ACCOUNT, Options, SubjectMapping
 from server.auth.authenticate import Authenticator
 from server.auth.directory import Directory, Login
 from server.auth.nkeys import ServerIdentity
@@ -24,6 +24,7 @@ from server.auth.passwords import CHECKS_WAITING_MAX, PasswordPool
 from server.auth.permissions import shown_permissions
 from server.clock import Clock, Random
 from server.core._broker import Broker
+from server.core._mappings import Mappings
 from server.hooks import ServerHooks
 from server.net._poller import Poller
 from server.net.clients import ClientListener
@@ -277,6 +278,8 @@ class App:
         self.port = self._listener.port
         where = join_host_port(options.host, self.port)
         self.logger.notice(f"Listening for client connections on {where}")
+        if options.proxy_protocol:
+            self.logger.notice("PROXY protocol enabled for client connections")
         self._log_tls()
         self._tell_address()
 
@@ -537,3 +540,17 @@ def apply_to_broker(options: Options, directory: Directory, broker: Broker) -> N
         account.max_subscriptions = wanted.max_subscriptions
         account.max_payload = wanted.max_payload_bytes
         account.trace_parents(wanted.trace_destination, wanted.trace_percent)
+        account.mappings = compiled_mappings(wanted.mappings, broker)
+    broker.default_account.mappings = compiled_mappings(options.mappings, broker)
+
+
+def compiled_mappings(wanted: Sequence[SubjectMapping], broker: Broker) -> Mappings | None:
+    if not wanted:
+        return None
+    mappings = Mappings(lambda count: int(broker.chance() * count))
+    for mapping in wanted:
+        by_cluster: dict[str, list[tuple[str, int]]] = {}
+        for each in mapping.destinations:
+            by_cluster.setdefault(each.cluster, []).append((each.subject, each.percent))
+        mappings.add(mapping.source, by_cluster)
+    return mappings

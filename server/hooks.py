@@ -49,6 +49,7 @@ class ServerHooks:
     def apply(self, options: Options) -> None:
         """Takes from the options what INFO tells; called again after a reload."""
         tls = options.tls
+        self._proxied = options.proxy_protocol
         self._trace = options.log.trace
         self._trace_system = options.log.trace_verbose
         self._system_account = options.system_account
@@ -68,14 +69,17 @@ class ServerHooks:
         if self.authenticator.directory.nonce_required:
             client.nonce = nonce_text(self._random.token_bytes(NONCE_BYTES)).encode()
         # With the handshake first, INFO waits for it.
-        return None if isinstance(client.tls, TlsState) else self.first_info(client)
+        if isinstance(client.tls, TlsState):
+            return None
+        return self.first_info(client, knows_peer=not self._proxied)
 
-    def first_info(self, client: Client) -> bytes:
+    def first_info(self, client: Client, *, knows_peer: bool = True) -> bytes:
+        """Who the peer behind a proxy is, is only known later."""
         return encode_info(
             replace(
                 self.info,
                 client_id=client.cid,
-                client_ip=client.ip,
+                client_ip=client.ip if knows_peer else "",
                 nonce=client.nonce.decode(),
                 auth_required=self.authenticator.directory.info_auth_required,
                 tls_required=self.info.tls_required or isinstance(client.tls, TlsState),

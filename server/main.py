@@ -84,9 +84,10 @@ def check(command: Command) -> None:
     """`-t`: reads the file; every error and every warning is a reason to fail."""
     from config.errors import ConfigError
     from config.load import read_file
+    from server.core.transform import mapping_problem
 
     try:
-        loaded = read_file(command.config_file)
+        loaded = read_file(command.config_file, judge_mapping=mapping_problem)
     except (ConfigError, OSError) as error:
         raise MainError(error_text(error)) from error
     if loaded.warnings:
@@ -116,9 +117,12 @@ def read_options(command: Command, warn: Callable[[str], None]) -> Options:
     """File and flags; at the start and again at each reload."""
     from config.errors import ConfigError
     from config.load import load
+    from server.core.transform import mapping_problem
 
     try:
-        options, warnings = load(command.config_file, command.draft)
+        options, warnings = load(
+            command.config_file, command.draft, judge_mapping=mapping_problem
+        )
     except (ConfigError, OSError) as error:
         raise MainError(error_text(error)) from error
     for warning in warnings:

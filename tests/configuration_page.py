@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from config import accounts, flags, schema, tls
+from config import accounts, flags, mappings, schema, tls
 from config.decode import Block, Option
 from config.duration import format_duration
 from config.options import (
@@ -53,6 +53,7 @@ def render() -> str:
         ("permissions", accounts.PERMISSIONS_BLOCK, {}),
         ("allow_responses", accounts.RESPONSES_BLOCK, defaults(ResponsePermission())),
         ("account", accounts.ACCOUNT_BLOCK, defaults(AccountOptions(name=""))),
+        ("a mapping's destination", mappings.DESTINATION_BLOCK, {}),
         ("account msg_trace", accounts.MESSAGE_TRACE_BLOCK, defaults(AccountOptions(name=""))),
         ("account limits", accounts.LIMITS_BLOCK, defaults(AccountOptions(name=""))),
         ("account jetstream", accounts.JETSTREAM_BLOCK, defaults(AccountJetStreamOptions())),

@@ -17,6 +17,7 @@ cdef class Account:
     cdef readonly bint traces_parents    # a sampled `traceparent` asks for a trace
     cdef readonly str trace_destination
     cdef readonly int trace_percent
+    cdef public object mappings          # Mappings of what clients publish; None: there are none
     cdef public int64_t in_msgs, in_bytes, out_msgs, out_bytes
     cdef public int64_t slow_consumers
     cdef readonly int64_t connections, total_connections, subscriptions

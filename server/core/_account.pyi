@@ -3,6 +3,7 @@ from typing import TypeAlias
 
 from server.core._broker import Broker
 from server.core._client import Client
+from server.core._mappings import Mappings
 from server.core._sublist import Sublist
 from server.core.msgtrace import MessageTrace
 
@@ -32,6 +33,8 @@ class Account:
     traces_parents: bool
     trace_destination: str
     trace_percent: int
+    mappings: Mappings | None
+    """Of what its clients publish; `Broker.apply_limits` makes the connected ones see others."""
     in_msgs: int
     in_bytes: int
     out_msgs: int

@@ -18,6 +18,9 @@ cdef class Client(Session):
     cdef readonly int64_t in_msgs, in_bytes
 
     cdef int on_pub_line(self, const PubArgs* args, const char* payload, size_t have) noexcept
+    # Whether the account maps the subject; `mapped` then is the line with the other one.
+    cdef bint map_subject(self, const PubArgs* args, PubArgs* mapped) except -1
+    cdef int show_mapping(self, bytes source, bytes to) except -1
     cdef int begin_line(self, const PubArgs* args, const char* payload) except -1
     cdef int on_pub(self, const PubArgs* args, const char* payload) noexcept
     cdef void find_match(self, const PubArgs* args) noexcept

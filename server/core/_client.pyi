@@ -72,7 +72,6 @@ class Client(Session):
     pending_bytes: int
     stalls: int
     subscription_count: int
-    def subscriptions(self) -> list[SubInfo]: ...
 
     # input
     def start(self) -> None:

@@ -15,6 +15,7 @@ from libc.string cimport memcmp
 from server.core._account cimport Account
 from server.core._broker cimport Broker
 from server.core._connection cimport Carrier, PyCarrier
+from server.core._mappings cimport Mappings
 from server.core._outbox cimport Chunk
 from server.core._router cimport route
 from server.core._session cimport Session
@@ -224,6 +225,16 @@ cdef class Client(Session):
         cdef int64_t msgs = self.in_msgs
         cdef int64_t count = self.in_bytes
         cdef Account account
+        cdef size_t ahead = 0
+        if self.preface is not None:
+            try:
+                ahead = self.take_preface(data[:size])
+            except Exception as error:
+                self.give_up(error)
+            if self.closed or self.preface is not None or ahead == size:
+                return ahead
+            data += ahead
+            size -= ahead
         self.reading_from = owner
         used = parse(&self.parser, &OPS, <void*> self, data, size, &answer)
         self.reading_from = NULL
@@ -241,7 +252,7 @@ cdef class Client(Session):
         if msgs or self.subs_changed:
             self.subs_changed = 0
             self.last_in_ns = self.last_active_ns = self.broker.clock()
-        return used
+        return ahead + used
 
     cdef int answer(self) noexcept:
         if self.closed:
@@ -328,6 +339,25 @@ cdef class Client(Session):
             self.match = self.account.sublist.match(args.subject, args.subject_len)
             self.match_stamp = self.match.stamp
 
+    cdef bint map_subject(self, const PubArgs* args, PubArgs* mapped) except -1:
+        cdef Mappings mappings = self.account.mappings
+        if not mappings.apply(args.subject, args.subject_len, &self.broker.random):
+            return False
+        mapped[0] = args[0]
+        mapped.subject = mappings.text
+        mapped.subject_len = <uint32_t> mappings.text_len
+        if self._trace or self.broker.tracing is not None:
+            self.show_mapping(args.subject[:args.subject_len], mapped.subject[:mapped.subject_len])
+        return True
+
+    cdef int show_mapping(self, bytes source, bytes to) except -1:
+        shown = to.decode("utf-8", "replace")
+        if self._trace:
+            self.trace_line(f"<<- [MAPPING {source.decode('utf-8', 'replace')} -> {shown}]")
+        if self.broker.tracing is not None:
+            self.broker.tracing.mapped(shown)
+        return 0
+
     cdef int begin_line(self, const PubArgs* args, const char* payload) except -1:
         """A publish line that is not the last one again; 0: it may not be published."""
         if self._trace:
@@ -349,6 +379,7 @@ cdef class Client(Session):
     cdef int on_pub(self, const PubArgs* args, const char* payload) noexcept:
         cdef MatchResult* result
         cdef Msg message
+        cdef PubArgs mapped
         cdef int taken = 0
         cdef Account account = self.account
         if args.header_size > 0 and not self.untraced and names_trace(
@@ -358,8 +389,14 @@ cdef class Client(Session):
         self.in_bytes += args.size
         if not (args.repeat and self.parser.repeat_cleared):
             try:
+                if account is not None and account.mappings is not None and self.map_subject(
+                        args, &mapped):
+                    args = &mapped
                 if not self.begin_line(args, payload):
                     return self.answer()
+                if args == &mapped:
+                    # The same line again may go elsewhere.
+                    self.parser.repeat_cleared = False
             except Exception as error:
                 return self.give_up(error)
         self.find_match(args)

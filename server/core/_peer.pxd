@@ -24,14 +24,17 @@ cdef class Peer(Subscriber):
     cdef public object auth
     cdef public object tls
     cdef str connect_label
+    cdef readonly object preface     # reads what may come ahead of the protocol; None: nothing may
 
     cdef int64_t auth_deadline_ns    # 0: none
+    cdef int64_t preface_deadline_ns
     cdef int64_t ping_at_ns
     cdef int64_t ping_sent_ns
     cdef int pings_out
     cdef readonly int64_t rtt_ns
     cdef int64_t last_active_ns
 
+    cdef size_t take_preface(self, bytes received) except? 0
     cdef ask_hook(self, hook)
     cdef int give_up(self, error) noexcept
     cdef void on_pong(self) noexcept

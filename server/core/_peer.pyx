@@ -42,6 +42,36 @@ cdef class Peer(Subscriber):
             self.log("error", "INFO is not JSON")
             self.close("Protocol Violation")
 
+    # ---- what comes ahead of the protocol
+
+    def expect_preface(self, preface, int64_t within_ns):
+        self.preface = preface
+        self.preface_deadline_ns = self.broker.clock() + within_ns
+        self.set_timer()
+
+    def introduce(self, str ip, int port):
+        self.ip, self.port = ip, port
+
+    cdef size_t take_preface(self, bytes received) except? 0:
+        """How many bytes it has; it is still awaited when more are needed."""
+        try:
+            found = self.preface(received)
+        except ValueError as error:
+            self.refuse_preface(str(error))
+            return 0
+        if found is None:
+            return 0
+        self.preface = None
+        self.preface_deadline_ns = 0
+        size, ip, port = found
+        if ip:
+            self.introduce(ip, port)
+        return size
+
+    def refuse_preface(self, str why):
+        self.log("warn", f"Error reading PROXY protocol header from {self.ip}:{self.port}: {why}")
+        self.close("Protocol Violation")
+
     # ---- time
 
     cdef void on_pong(self) noexcept:
@@ -55,6 +85,8 @@ cdef class Peer(Subscriber):
             soonest = self.auth_deadline_ns
         if self.write_deadline_ns and (not soonest or self.write_deadline_ns < soonest):
             soonest = self.write_deadline_ns
+        if self.preface_deadline_ns and (not soonest or self.preface_deadline_ns < soonest):
+            soonest = self.preface_deadline_ns
         return soonest
 
     cdef set_first_ping(self, int64_t now):
@@ -68,6 +100,9 @@ cdef class Peer(Subscriber):
             self.auth_deadline_ns = 0
             self.log("debug", "Authentication Timeout")
             self.close("Authentication Timeout", "Authentication Timeout")
+            return
+        if self.preface_deadline_ns and now_ns >= self.preface_deadline_ns:
+            self.refuse_preface("timeout reading PROXY protocol header")
             return
         self.check_write_deadline(now_ns)
         if not self.closed and self.ping_at_ns and now_ns >= self.ping_at_ns:

@@ -54,9 +54,6 @@ cdef class Sublist:
     cdef int count_interest(
         self, const char* subject, size_t length, size_t* plain, size_t* queued
     ) except -1 nogil
-    # These two look at every subject when `subject` has wildcards: for small tries.
-    cdef bint overlaps(self, const char* subject, size_t length) noexcept nogil
-    cdef bint covers(self, const char* subject, size_t length) except -1 nogil
     # Fills `out` with up to `limit` subscriptions after `skip`, in no order; with a literal `test`
     # only those that match it. Returns how many; with `out` NULL it only counts.
     cdef size_t gather(

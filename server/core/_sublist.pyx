@@ -34,10 +34,8 @@ from server.core._matchcache cimport (
 from server.core._subject cimport (
     SUBJECT_INVALID,
     SUBJECT_LITERAL,
-    subject_is_subset,
     subject_is_whole,
     subject_kind,
-    subjects_overlap,
     token_end,
 )
 from server.core._subs cimport (
@@ -64,7 +62,6 @@ from server.core._table cimport (
 from server.core._wildtree cimport (
     Frame,
     Node,
-    node_sub,
     tree_child,
     tree_free,
     tree_grow,
@@ -182,35 +179,6 @@ cdef class Sublist:
         if queued != NULL:
             queued[0] = queued_count
         return 1 if self.hits.count else 0
-
-    cdef bint overlaps(self, const char* subject, size_t length) noexcept nogil:
-        cdef size_t at
-        cdef Sub* sub
-        if subject_kind(subject, length) == SUBJECT_INVALID:
-            return False
-        for at in range(self.literals.mask + 1 if self.literals.count else 0):
-            sub = any_of(self.literals.slots[at].item)
-            if sub != NULL and subjects_overlap(subject, length, sub.subject, sub.subject_len):
-                return True
-        for at in range(self.tree.edges.mask + 1 if self.tree.edges.count else 0):
-            sub = node_sub(<Node*> self.tree.edges.slots[at].item)
-            if sub != NULL and subjects_overlap(subject, length, sub.subject, sub.subject_len):
-                return True
-        return False
-
-    cdef bint covers(self, const char* subject, size_t length) except -1 nogil:
-        cdef size_t at
-        cdef Sub* sub
-        cdef int kind = subject_kind(subject, length)
-        if kind == SUBJECT_INVALID:
-            return False
-        if kind == SUBJECT_LITERAL:
-            return self.has_interest(subject, length)
-        for at in range(self.tree.edges.mask + 1 if self.tree.edges.count else 0):
-            sub = node_sub(<Node*> self.tree.edges.slots[at].item)
-            if sub != NULL and subject_is_subset(subject, length, sub.subject, sub.subject_len):
-                return True
-        return False
 
     # --- making a result
 
@@ -367,12 +335,6 @@ cdef class Sublist:
         cdef size_t plain, queued
         self.count_interest(subject, len(subject), &plain, &queued)
         return plain, queued
-
-    def overlapping(self, bytes subject):
-        return bool(self.overlaps(subject, len(subject)))
-
-    def covering(self, bytes subject):
-        return bool(self.covers(subject, len(subject)))
 
     def total(self, bytes test=b""):
         return self.gather(NULL, self.subscriptions, 0, test, len(test))

@@ -21,6 +21,24 @@ cdef enum Care:
     CARE_REPLIES = 32        # reply subjects become publish permissions
 
 
+# Which of the subscriptions somebody wants to know about.
+cdef enum Way:
+    EVERY
+    REACHED                  # its subject covers the one asked about
+    NAMED                    # its subject is covered by it
+    OVERLAPPING
+
+
+cdef struct Question:
+    Way how
+    const char* subject
+    size_t subject_len
+    const char* queue
+    size_t queue_len         # 0: of any queue, or of none
+    int64_t skip, until      # the page that is wanted
+    int64_t enough           # stop at so many; -1: all are counted
+
+
 cdef class Subscriber(Connection):
     cdef readonly Account account
     cdef readonly Permissions permissions
@@ -39,6 +57,7 @@ cdef class Subscriber(Connection):
     cdef uint32_t replies_since_prune
     cdef readonly int64_t out_msgs, out_bytes
 
+    cdef int64_t look_through(self, Question* asked, list found) except -1
     cdef Sub** find_sid(self, const char* sid, size_t sid_len) noexcept
     cdef bint add_sid(self, Sub* sub) noexcept
     cdef void remove_sub(self, Sub* sub) noexcept

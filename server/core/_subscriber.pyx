@@ -8,7 +8,7 @@ large ones are referenced.
 """
 
 cimport cython
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT64_MAX, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport calloc, free
 from libc.string cimport memcmp, memcpy
 
@@ -16,6 +16,9 @@ from server.core._connection cimport Connection
 from server.core._outbox cimport outbox_refer, outbox_room
 from server.core._permissions cimport Permissions
 from server.core._sink cimport TAIL_BYTES, Msg
+from server.core._subject cimport (
+    SUBJECT_LITERAL, subject_is_subset, subject_kind, subjects_overlap,
+)
 from server.core._sublist cimport MatchResult, Sub
 from server.wire._build cimport copy_short, put_decimal
 
@@ -45,6 +48,41 @@ cdef inline uint32_t hash_sid(const char* sid, size_t length) noexcept nogil:
     for i in range(length):
         h = (h ^ <uint8_t> sid[i]) * 16777619u
     return h ^ (h >> 15)
+
+
+cdef Question question(bytes subject, bytes queue):
+    """Valid as long as both texts. A literal subject reaches what it matches, another one what it
+    names entirely, an empty one everything."""
+    cdef Question asked
+    asked.how = EVERY
+    if subject:
+        literal = subject_kind(subject, len(subject)) == SUBJECT_LITERAL
+        asked.how = REACHED if literal else NAMED
+    asked.subject, asked.subject_len = subject, len(subject)
+    asked.queue, asked.queue_len = queue, len(queue)
+    asked.skip = asked.until = 0
+    asked.enough = -1
+    return asked
+
+
+cdef bint answers(const Sub* sub, const Question* asked) noexcept nogil:
+    if asked.queue_len and (
+            sub.queue_len != asked.queue_len or memcmp(sub.queue, asked.queue, sub.queue_len) != 0):
+        return False
+    if asked.how == REACHED:
+        return subject_is_subset(asked.subject, asked.subject_len, sub.subject, sub.subject_len)
+    if asked.how == NAMED:
+        return subject_is_subset(sub.subject, sub.subject_len, asked.subject, asked.subject_len)
+    if asked.how == OVERLAPPING:
+        return subjects_overlap(sub.subject, sub.subject_len, asked.subject, asked.subject_len)
+    return True
+
+
+cdef described(const Sub* sub):
+    return SubInfo(
+        sub.subject[:sub.subject_len].decode("utf-8", "replace"),
+        sub.queue[:sub.queue_len].decode("utf-8", "replace") if sub.queue_len else "",
+        sub.sid[:sub.sid_len].decode("utf-8", "replace"), sub.delivered, sub.max)
 
 
 # Its attributes are needed while it is taken down.
@@ -121,19 +159,41 @@ cdef class Subscriber(Connection):
             while self.sid_table[i] != NULL:
                 self.remove_sub(self.sid_table[i])
 
-    def subscriptions(self):
+    cdef int64_t look_through(self, Question* asked, list found) except -1:
+        """Counts the subscriptions that are asked for; those of the page are put into `found`."""
         cdef uint32_t i
+        cdef int64_t count = 0
         cdef Sub* sub
-        found = []
         for i in range(self.sid_buckets):
             sub = self.sid_table[i]
             while sub != NULL:
-                found.append(SubInfo(
-                    sub.subject[:sub.subject_len].decode("utf-8", "replace"),
-                    sub.queue[:sub.queue_len].decode("utf-8", "replace") if sub.queue_len else "",
-                    sub.sid[:sub.sid_len].decode("utf-8", "replace"), sub.delivered, sub.max))
+                if answers(sub, asked):
+                    if asked.skip <= count < asked.until:
+                        found.append(described(sub))
+                    count += 1
+                    if count == asked.enough:
+                        return count
                 sub = sub.sid_next
+        return count
+
+    def subscriptions(self, int64_t skip=0, int64_t limit=INT64_MAX, bytes reached_by not None=b""):
+        cdef Question asked = question(reached_by, b"")
+        cdef list found = []
+        asked.skip = skip
+        asked.until = asked.enough = skip + min(limit, INT64_MAX - skip)
+        if asked.until > skip:
+            self.look_through(&asked, found)
         return found
+
+    def reached_count(self, bytes subject not None, bytes queue not None=b""):
+        cdef Question asked = question(subject, queue)
+        return self.look_through(&asked, None)
+
+    def overlaps(self, bytes subject not None):
+        cdef Question asked = question(subject, b"")
+        asked.how = OVERLAPPING
+        asked.enough = 1
+        return self.look_through(&asked, None) != 0
 
     # ---- receiving
 

@@ -76,11 +76,14 @@ cdef int publish_changed(
 
 cdef int follow(Client client, const PubArgs* args, const char* payload, trace) except -1:
     cdef Broker broker = client.broker
+    cdef PubArgs mapped
     cdef bint may_publish
     client.in_msgs += 1
     client.in_bytes += args.size
     broker.tracing = trace
     try:
+        if client.account.mappings is not None and client.map_subject(args, &mapped):
+            args = &mapped
         may_publish = client.begin_line(args, payload)
     finally:
         broker.tracing = None

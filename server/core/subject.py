@@ -25,10 +25,6 @@ def has_wildcards(subject: str) -> bool:
     return "*" in tokens or tokens[-1] == ">"
 
 
-def token_count(subject: str) -> int:
-    return subject.count(".") + 1 if subject else 0
-
-
 def matches(literal: str, pattern: str) -> bool:
     """Does a message on `literal` reach a subscription to `pattern`? Both must be valid."""
     return is_subset(literal, pattern)

@@ -266,3 +266,25 @@ def check_mapping(source: str, destination: str) -> None:
             raise TransformError(INVALID_TRANSFORM)
         ended = token == ">"
     SubjectTransform(source, destination)
+
+
+def mapping_problem(source: str, destination: str) -> str:
+    """What is wrong with one destination of an account's mapping; empty: nothing."""
+    if not destination:
+        return INVALID_TRANSFORM
+    try:
+        check_mapping(source, destination)
+    except TransformError as error:
+        return str(error)
+    return ""
+
+
+def tokenized(source: str) -> str:
+    """The destination that leaves a subject as it is: `a.*.>` -> `a.$1.>`."""
+    number = 0
+    tokens = source.split(".")
+    for at, token in enumerate(tokens):
+        if token == "*":
+            number += 1
+            tokens[at] = f"${number}"
+    return ".".join(tokens)

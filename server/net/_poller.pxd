@@ -9,6 +9,8 @@ from server.net._attention cimport Attention
 cdef class Listener:
     cdef int fd
     cdef object on_accept
+    cdef object preface              # what may come ahead of the protocol
+    cdef int64_t preface_ns          # and within which time
     cdef int port
     cdef bint open
     cdef int64_t retry_ns            # how long accepting pauses at its next error
@@ -34,7 +36,7 @@ cdef class Poller(Carrier):
     cdef bint read_rest(self, Client client) noexcept
     cdef void accept_some(self, Listener listener) noexcept
     cdef void arm_stall_timer(self) noexcept
-    cdef Client serve(self, int fd, str ip, int port, int server_port)
+    cdef Client serve(self, int fd, str ip, int port, int server_port, Listener listener)
     cdef pause_accepting(self, Listener listener, int error)
     cdef void change_events(self, Connection connection, uint32_t events) noexcept
     cdef void take_timer(self) noexcept

@@ -2,6 +2,7 @@ from collections.abc import Callable
 
 from server.core._broker import Broker
 from server.core._client import Client
+from server.core._peer import Preface
 
 class Poller:
     """The epoll set of plain TCP clients.
@@ -18,12 +19,14 @@ class Poller:
         self,
         fd: int,
         on_accept: Callable[[int, str, int], None] | None = None,
-        auth_timeout_ns: int = 0,
+        preface: Preface | None = None,
+        preface_ns: int = 0,
     ) -> None:
         """Accept from a listening socket (non-blocking; the caller keeps it open and owns it).
 
         Without `on_accept` each connection becomes a `Client`. With it, the new non-blocking
         descriptor, the peer's IP and port go to the callable, which then owns them (TLS).
+        `preface` reads what may come ahead of the protocol within `preface_ns`.
         """
     def unlisten(self, fd: int) -> None:
         """Stop accepting; the socket stays open and the caller's."""

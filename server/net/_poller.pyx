@@ -166,11 +166,13 @@ cdef class Poller(Carrier):
 
     # ---- listeners
 
-    def listen(self, int fd, on_accept=None, int64_t auth_timeout_ns=0):
+    def listen(self, int fd, on_accept=None, preface=None, int64_t preface_ns=0):
         cdef Listener listener = Listener()
         cdef epoll_event event
         listener.fd = fd
         listener.on_accept = on_accept
+        listener.preface = preface
+        listener.preface_ns = preface_ns
         listener.open = True
         listener.port = local_port(fd)
         listener.retry_ns = ACCEPT_RETRY_MIN_NS
@@ -207,7 +209,7 @@ cdef class Poller(Carrier):
                 if listener.on_accept is not None:
                     listener.on_accept(fd, ip, port)
                 else:
-                    self.serve(fd, ip, port, listener.port)
+                    self.serve(fd, ip, port, listener.port, listener)
             except Exception as error:
                 self.broker.hooks.log("error", f"Accepting a connection failed: {error!r}")
 
@@ -233,9 +235,9 @@ cdef class Poller(Carrier):
     # ---- connections
 
     def adopt(self, int fd, str ip, int port):
-        return self.serve(fd, ip, port, local_port(fd))
+        return self.serve(fd, ip, port, local_port(fd), None)
 
-    cdef Client serve(self, int fd, str ip, int port, int server_port):
+    cdef Client serve(self, int fd, str ip, int port, int server_port, Listener listener):
         cdef Client client = Client(self.broker, None, None, ip, port)
         cdef epoll_event event
         cdef int one = 1
@@ -249,6 +251,8 @@ cdef class Poller(Carrier):
         if epoll_ctl(self.epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0:
             close_fd(fd)
             raise OSError(errno, os.strerror(errno))
+        if listener is not None and listener.preface is not None:
+            client.expect_preface(listener.preface, listener.preface_ns)
         client.start()
         return client
 

@@ -10,6 +10,7 @@ from config.options import Options
 from server.clock import Clock
 from server.core._broker import Broker
 from server.core._client import Client
+from server.net import proxyheader
 from server.net._poller import Poller
 from server.net.listener import listen
 from server.net.tls import read_certificate, server_context
@@ -34,8 +35,12 @@ class ClientListener:
         self._poller = poller
         self._log = log
 
+        preface = proxyheader.read_header if options.proxy_protocol else None
+        self._preface = preface
+
         def make_acceptor(settings: TlsSettings) -> TlsAcceptor:
-            return TlsAcceptor(loop, broker, settings, clock, log, info_json)
+            within_s = proxyheader.PREFACE_NS / SECOND_NS
+            return TlsAcceptor(loop, broker, settings, clock, log, info_json, preface, within_s)
 
         self._make_acceptor = make_acceptor
         self._acceptor: TlsAcceptor | None = None
@@ -49,7 +54,9 @@ class ClientListener:
         assert self._socket is not None
         if settings is None:
             self._acceptor = None
-            self._poller.listen(self._socket.fileno())
+            self._poller.listen(
+                self._socket.fileno(), preface=self._preface, preface_ns=proxyheader.PREFACE_NS
+            )
         else:
             self._acceptor = self._make_acceptor(settings)
             self._poller.listen(self._socket.fileno(), self._acceptor.on_accept)

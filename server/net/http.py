@@ -3,7 +3,8 @@
 In: bytes of a connection. Out: a `Response` for each request, in order. Keep-alive and pipelining
 work; bodies are read and dropped. Bounds: `MAX_HEAD_BYTES` of request line and headers, then 431;
 `MAX_BODY_BYTES` of body, then 413; `MAX_CONNECTIONS`, then the connection is refused;
-`IDLE_TIMEOUT_S` without a request, then it is closed. A handler that raises answers 500 and is
+`IDLE_TIMEOUT_S` without a request, then it is closed, and as long without taking anything of an
+answer, then it is cut off. A handler that raises answers 500 and is
 logged; it never takes the server down.
 """
 
@@ -110,6 +111,10 @@ class HttpServer:
             self._log_error(f"HTTP {request.method} {request.path} failed: {error!r}")
             return Response(b"internal error", status=500)
 
+    @property
+    def connection_count(self) -> int:
+        return len(self._connections)
+
     def admit(self, connection: _Connection) -> bool:
         if len(self._connections) >= MAX_CONNECTIONS:
             return False
@@ -129,6 +134,7 @@ class _Connection(asyncio.Protocol):
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport | None = None
         self._idle: asyncio.TimerHandle | None = None
+        self._unsent_bytes = 0  # when the idle time began
         self._start_request()
 
     def _start_request(self) -> None:
@@ -206,7 +212,7 @@ class _Connection(asyncio.Protocol):
     # sending and ending
 
     def _send(self, response: Response, with_body: bool, keep_alive: bool) -> None:
-        if self._transport is None:
+        if self._transport is None or self._transport.is_closing():
             return
         lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
         lines += [f"{name}: {value}" for name, value in response.headers.items()]
@@ -219,7 +225,6 @@ class _Connection(asyncio.Protocol):
         self._transport.write(head + response.body if with_body else head)
         if not keep_alive:
             self._transport.close()
-            self._transport = None
 
     def _refuse(self, status: int) -> None:
         self._send(Response(HTTPStatus(status).phrase.encode(), status), True, False)
@@ -227,8 +232,24 @@ class _Connection(asyncio.Protocol):
     def _wait_for_request(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
-        self._idle = self._loop.call_later(IDLE_TIMEOUT_S, self.drop)
+        if self._transport is not None:
+            self._unsent_bytes = self._transport.get_write_buffer_size()
+            self._idle = self._loop.call_later(IDLE_TIMEOUT_S, self._end_idle)
+
+    def _end_idle(self) -> None:
+        """Closed in good order only if all is sent: what nobody reads would keep it for ever."""
+        if self._transport is None:
+            return
+        if 0 < self._transport.get_write_buffer_size() < self._unsent_bytes:
+            self._wait_for_request()
+        else:
+            self.drop()
 
     def drop(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+        transport = self._transport
+        if transport is None:
+            return
+        if transport.is_closing() or transport.get_write_buffer_size():
+            transport.abort()
+        else:
+            transport.close()

@@ -80,23 +80,6 @@ def resolved(host: str) -> str:
         return socket.gethostbyname(host)
 
 
-def advertised(host: str, port: int, advertise: str) -> list[str]:
-    """`host:port` under which clients elsewhere reach this server: what is advertised, else the
-    global addresses of a wildcard, else the host itself."""
-    if advertise:
-        return [join_host_port(*split_host_port(advertise, port))]
-    if host not in ANY_HOSTS:
-        return [join_host_port(host, port)]
-    return [
-        join_host_port(address, port) for address in interface_addresses() if is_global(address)
-    ]
-
-
-def is_global(address: str) -> bool:
-    ip = ipaddress.ip_address(address)
-    return not (ip.is_loopback or ip.is_link_local or ip.is_multicast or ip.is_unspecified)
-
-
 def split_host_port(text: str, default_port: int) -> tuple[str, int]:
     """`host`, `host:port` or `[v6]:port`; a missing port, 0 or -1 is the default one."""
     host, port = split_advertised(text)

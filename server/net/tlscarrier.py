@@ -30,6 +30,9 @@ HANDSHAKE_FAILED: Final = "TLS Handshake Failure"
 NOT_TLS: Final = {"HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "WRONG_VERSION_NUMBER"}
 NO_TLS_TEXT: Final = "tls: first record does not look like a TLS handshake"
 
+# As `server.core._peer` has it: from the bytes so far to how many of them it has and the address.
+Preface = Callable[[bytes], tuple[int, str, int] | None]
+
 # One buffer for all: it is filled and consumed within one callback of the loop.
 _read_buffer = memoryview(bytearray(READ_BUFFER_BYTES))
 
@@ -108,8 +111,12 @@ class TlsAcceptor:
         clock: Clock,
         log: Log,
         info_json: Callable[[Client], bytes],
+        preface: Preface | None = None,
+        preface_s: float = 0.0,
     ) -> None:
         self.loop = loop
+        self.preface = preface
+        self.preface_s = preface_s
         self.broker = broker
         self.settings = settings
         self.rate = RateLimit(clock)
@@ -167,12 +174,59 @@ class Carrier(asyncio.BufferedProtocol):
         client.start()
         if client.closed:
             return
-        if settings.allow_non_tls and not first and not await self._wants_tls(settings.timeout_s):
+        preface = self._acceptor.preface
+        early = b"" if preface is None else await self._read_preface(preface)
+        if client.closed:
+            return
+        if (
+            settings.allow_non_tls
+            and not first
+            and (early or not await self._wants_tls(settings.timeout_s))
+        ):
             if not client.closed:
                 await self._loop.connect_accepted_socket(lambda: self, self._socket)
+                client.feed(early)
             return
         if not client.closed and not self._is_throttled(settings.rate_limit):
             await self._shake_hands(settings)
+
+    async def _read_preface(self, preface: Preface) -> bytes:
+        """Takes what comes ahead of TLS from the socket; what turns out to be none is given back.
+
+        All but the last part has been taken before it is known how much there is. No part of a
+        header begins a TLS handshake, so what is given back is for a plain connection.
+        """
+        client = self.client
+        try:
+            async with asyncio.timeout(self._acceptor.preface_s):
+                taken, found = await self._take_preface(preface)
+            size, ip, port = found
+            if size:
+                self._socket.recv(size - len(taken))
+        except TimeoutError:
+            client.refuse_preface("timeout reading PROXY protocol header")
+        except OSError:
+            client.peer_closed("Read Error")
+        except ValueError as error:
+            client.refuse_preface(str(error))
+        else:
+            if ip:
+                client.introduce(ip, port)
+            return b"" if size else taken
+        return b""
+
+    async def _take_preface(self, preface: Preface) -> tuple[bytes, tuple[int, str, int]]:
+        """What was taken from the socket, and what it and what is still there mean."""
+        taken = b""
+        while True:
+            await self._readable(self._acceptor.preface_s)
+            more = self._socket.recv(READ_BUFFER_BYTES, socket.MSG_PEEK)
+            if not more:
+                raise ConnectionResetError("closed ahead of the protocol")
+            found = preface(taken + more)
+            if found is not None:
+                return taken, found
+            taken += self._socket.recv(len(more))
 
     def _is_throttled(self, limit: int) -> bool:
         if not limit or self._acceptor.rate.allow(limit):

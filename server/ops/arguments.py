@@ -11,6 +11,9 @@ TRUE_WORDS = {"1", "t", "T", "true", "TRUE", "True"}
 FALSE_WORDS = {"0", "f", "F", "false", "FALSE", "False"}
 INT64_MAX = 2**63 - 1
 UINT64_MAX = 2**64 - 1
+# Of a number without zeros ahead: what has more is out of range by its first ones. Python itself
+# refuses to read more than 4,300.
+DIGITS_MAX = 30
 
 
 class BadArgument(ValueError):
@@ -31,7 +34,8 @@ def integer(query: Mapping[str, str], name: str) -> int:
     digits = text[1:] if text[0] in "+-" else text
     if not (digits.isascii() and digits.isdigit()):
         raise _bad("int", name, "Atoi", text, "invalid syntax")
-    value = int(text)
+    significant = digits.lstrip("0") or "0"
+    value = int(significant[:DIGITS_MAX]) * (-1 if text[0] == "-" else 1)
     if not -INT64_MAX - 1 <= value <= INT64_MAX:
         raise _bad("int", name, "Atoi", text, "value out of range")
     return value
@@ -43,9 +47,10 @@ def unsigned(query: Mapping[str, str], name: str) -> int:
         return 0
     if not (text.isascii() and text.isdigit()):
         raise _bad("uint64", name, "ParseUint", text, "invalid syntax")
-    if int(text) > UINT64_MAX:
+    value = int(text.lstrip("0")[:DIGITS_MAX] or "0")
+    if value > UINT64_MAX:
         raise _bad("uint64", name, "ParseUint", text, "value out of range")
-    return int(text)
+    return value
 
 
 def _bad(kind: str, name: str, function: str, text: str, why: str) -> BadArgument:

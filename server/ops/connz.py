@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from server.core.subject import overlaps
 from server.ops import timetext
 from server.ops.arguments import BadArgument
 from server.ops.connection import Connection, snapshot
@@ -117,7 +116,7 @@ def is_wanted(c: Client | Connection, options: ConnzOptions) -> bool:
         return False
     if options.filter_subject in ("", ">") or isinstance(c, Connection):
         return True
-    return any(overlaps(options.filter_subject, sub.subject) for sub in c.subscriptions())
+    return c.overlaps(options.filter_subject.encode("utf-8", "surrogateescape"))
 
 
 def entry(c: Client | Connection, options: ConnzOptions, now_ns: int) -> dict[str, Any]:

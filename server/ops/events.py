@@ -32,7 +32,10 @@ AUTH_FAILURE: Final = "Authentication Failure"
 
 
 class ServerEvents:
-    """The events of one server. `tick` is called a few times a second."""
+    """The events of one server. `tick` is called a few times a second.
+
+    When something is due goes by the monotonic clock: the time of day may be set back.
+    """
 
     def __init__(self, view: ServerView, identity: Identity) -> None:
         self._view = view
@@ -41,8 +44,8 @@ class ServerEvents:
         self._announced: set[Client] = set()
         self._repeat_ns: dict[Account, int] = {}  # when an account's connections are told again
         self._statsz_interval_ns = FIRST_STATSZ_NS
-        self._statsz_next_ns = view.wall_ns() + FIRST_STATSZ_NS
-        self._statsz_last_ns = 0
+        self._statsz_next_ns = view.broker.now_ns() + FIRST_STATSZ_NS
+        self._statsz_last_ns = -STATSZ_PAUSE_NS
 
     # The server
 
@@ -58,7 +61,7 @@ class ServerEvents:
             self._publish(subject, self._identity.server())
 
     def tick(self) -> None:
-        now_ns = self._view.wall_ns()
+        now_ns = self._view.broker.now_ns()
         if now_ns >= self._statsz_next_ns:
             self._statsz_interval_ns = min(2 * self._statsz_interval_ns, STATSZ_INTERVAL_NS)
             self._statsz_next_ns = now_ns + self._statsz_interval_ns
@@ -69,7 +72,7 @@ class ServerEvents:
 
     def tell_statistics(self) -> None:
         """At most once a second, whoever asks."""
-        now_ns = self._view.wall_ns()
+        now_ns = self._view.broker.now_ns()
         subject = f"$SYS.SERVER.{self._view.server_id}.STATSZ"
         pause_ns = min(STATSZ_PAUSE_NS, self._statsz_interval_ns)
         if now_ns - self._statsz_last_ns >= pause_ns and self._is_heard(subject):
@@ -131,7 +134,7 @@ class ServerEvents:
         if account.name == GLOBAL_ACCOUNT:
             return
         if account.connections:
-            self._repeat_ns[account] = self._view.wall_ns() + CONNECTIONS_INTERVAL_NS
+            self._repeat_ns[account] = self._view.broker.now_ns() + CONNECTIONS_INTERVAL_NS
         else:
             self._repeat_ns.pop(account, None)
         for subject in (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from server.core.subject import is_subset, is_valid_literal, matches
+from server.core.subject import is_valid_literal
 from server.ops import timetext
 from server.ops.arguments import BadArgument
 from server.ops.connection import subscription_json
@@ -67,46 +67,35 @@ def subsz(view: ServerView, options: SubszOptions) -> dict[str, Any]:
 def listing(
     view: ServerView, options: SubszOptions, offset: int, limit: int
 ) -> tuple[int, list[dict[str, Any]]]:
-    """How many client subscriptions there are and a page of them.
-
-    Without a test subject, clients outside the page are only counted.
-    """
+    """How many client subscriptions there are and a page of them; the others are only counted."""
     total = 0
     shown: list[dict[str, Any]] = []
+    test = as_bytes(options.test)
     for client in view.broker.clients.values():
         account = client.account.name if client.account is not None else ""
         if options.acc not in ("", account):
             continue
-        ends = total + client.subscription_count
-        if not options.test and (ends <= offset or total >= offset + limit):
-            total = ends
-            continue
-        for sub in client.subscriptions():
-            if options.test and not matches(options.test, sub.subject):
-                continue
-            if offset <= total < offset + limit:
-                tags = {"account": account, "account_tag": account}
-                shown.append(tags | subscription_json(sub, client.cid))
-            total += 1
+        count = client.reached_count(test) if test else client.subscription_count
+        skip, end = max(offset - total, 0), min(offset + limit - total, count)
+        if skip < end:
+            tags = {"account": account, "account_tag": account}
+            page = client.subscriptions(skip, end - skip, test)
+            shown += [tags | subscription_json(sub, client.cid) for sub in page]
+        total += count
     return total, shown
 
 
 def subscriber_count(view: ServerView, account: Account, subject: str, queue: str = "") -> int:
     """How many of an account's clients' subscriptions a subject reaches, of one queue if named."""
     return sum(
-        1
+        client.reached_count(as_bytes(subject), as_bytes(queue))
         for client in view.broker.clients.values()
         if client.account is account
-        for sub in client.subscriptions()
-        if (queue in ("", sub.queue)) and reaches(subject, sub.subject)
     )
 
 
-def reaches(subject: str, pattern: str) -> bool:
-    """A literal subject must match; one with wildcards must name all that the pattern names."""
-    if is_valid_literal(subject):
-        return matches(subject, pattern)
-    return is_subset(pattern, subject)
+def as_bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
 
 
 def trie_statistics(accounts: Sequence[Account]) -> dict[str, Any]:
@@ -149,10 +138,16 @@ def account_detail(view: ServerView, account: Account) -> dict[str, Any]:
         "leafnode_connections": 0,
         "client_connections": account.connections,
         "subscriptions": account.subscriptions,
+        "mappings": mappings_of(account),
         "name_tag": account.name,
         "sublist_stats": trie_statistics([account]),
     }
-    return page if page["is_system"] else {k: v for k, v in page.items() if k != "is_system"}
+    absent = {"is_system": page["is_system"], "mappings": page["mappings"]}
+    return {k: v for k, v in page.items() if absent.get(k, True)}
+
+
+def mappings_of(account: Account) -> dict[str, Any]:
+    return account.mappings.described if account.mappings is not None else {}
 
 
 def has_jetstream(view: ServerView, account: Account) -> bool:

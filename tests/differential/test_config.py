@@ -17,6 +17,7 @@ import pytest
 
 from config.errors import ConfigError
 from config.load import read_file
+from server.core.transform import mapping_problem
 
 FOLDER = Path(__file__).parent / "config"
 FILES = sorted(path.name for path in FOLDER.glob("*.conf"))
@@ -45,7 +46,7 @@ def genuine_says(name: str) -> tuple[bool, str]:
 
 def we_say(name: str) -> tuple[bool, str]:
     try:
-        loaded = read_file(name, ENVIRON)
+        loaded = read_file(name, ENVIRON, mapping_problem)
     except (ConfigError, OSError) as error:
         return False, str(error)
     return not loaded.warnings, "\n".join([loaded.digest, *map(str, loaded.warnings)])

@@ -163,7 +163,6 @@ def compare(pair: tuple[ServerProcess, ServerProcess], path: str, without: set[s
     "5-011",
     "5-012",
     "5-013",
-    "5-014",
     "5-015",
     "7-017",
     "7-024",
@@ -247,7 +246,7 @@ def test_subsz_lists_the_same_client_subscriptions(
         assert listed[0] == listed[1]
 
 
-@pytest.mark.feature("5-025", "5-026", "5-027", "5-029", "5-030", "5-031", "5-033")
+@pytest.mark.feature("5-029", "5-030", "5-031", "5-033")
 @pytest.mark.parametrize(
     "path",
     [

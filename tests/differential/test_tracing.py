@@ -22,6 +22,7 @@ accounts {
   A {
     jetstream: enabled
     msg_trace: { dest: "parents", sampling: "100%%" }
+    mappings: { open.mapped: open.a, mapped.closed: closed.a, s.mapped: s.a }
     users: [
       { user: free, password: x }
       { user: bound, password: x, permissions: {
@@ -256,6 +257,15 @@ CASES = {
     ),
     "only-request-nobody": Case(TO | {ONLY: "true"}, own_subs=["SUB open.r 1"], reply="open.r"),
     "only-sub-with-a-limit": Case(TO | {ONLY: "true"}, ["SUB open.a 1", "UNSUB 1 1"]),
+    "mapped": Case(TO, ["SUB open.> 1"], subject="open.mapped"),
+    "only-mapped": Case(TO | {ONLY: "1"}, ["SUB open.> 1"], subject="open.mapped"),
+    "mapped-parent-disabled": Case(
+        {"traceparent": PARENT % "01", DEST: "trace disabled"},
+        ["SUB open.> 1"],
+        subject="open.mapped",
+        traces=0,
+    ),
+    "mapped-not-allowed": Case(TO, subject="mapped.closed", options={"user": "bound"}),
     # headers
     "more-headers": Case(TO | {"B": "2", "a": "1", "Zed": "<&>"}, ["SUB open.a 1"]),
     "equal-names": Case("A: 1\r\nA: 2\r\nNats-Trace-Dest: trace.here\r\nA:   3  \r\n"),
@@ -424,6 +434,7 @@ class Stored:
 
 STORED = {
     "plain": Stored({}),
+    "mapped": Stored({}, subject="s.mapped"),
     "id": Stored({"Nats-Msg-Id": "new"}),
     "duplicate": Stored({"Nats-Msg-Id": "two"}),
     "last-sequence": Stored({"Nats-Expected-Last-Sequence": "2"}),
@@ -509,4 +520,4 @@ def test_a_message_to_a_stream(stages: tuple[Stage, Stage], name: str, only: boo
     genuine, ours = (store(stage, STORED[name], more) for stage in stages)
     assert ours == genuine
     kinds = [each["type"] for each in genuine[0][0][2]["events"]]
-    assert kinds == ["in", "js"]
+    assert kinds == (["in", "sm", "js"] if name == "mapped" else ["in", "js"])

@@ -30,7 +30,6 @@ def closed_reasons(server: ServerProcess) -> set[str]:
     return {entry["reason"] for entry in page(server, "/connz?state=closed")["connections"]}
 
 
-@pytest.mark.feature("2-039")
 def test_the_monitor_is_up_before_the_clients_listener(tmp_path: Path) -> None:
     with ServerProcess(tmp_path, "-m", "-1") as server:
         texts = [line.partition("[INF] ")[2] for line in server.log()]

@@ -237,7 +237,7 @@ def test_a_pid_file_that_cannot_be_written_at_a_reload_is_only_logged(tmp_path: 
             client.handshake()
 
 
-@pytest.mark.feature("3-025", "1-016")
+@pytest.mark.feature("3-025")
 def test_the_advertised_address_changes_what_info_says(tmp_path: Path) -> None:
     with ServerProcess(tmp_path, config='client_advertise: "a.example:1"\n') as server:
         with server.connect() as client:

@@ -295,6 +295,19 @@ def test_a_certificate_does_not_stand_for_a_password(tmp_path: Path, pki: Pki) -
                 client.expect(answer)
 
 
+@pytest.mark.feature("4-016")
+def test_no_login_opens_the_user_of_a_certificate(tmp_path: Path, pki: Pki) -> None:
+    """A plain client beside TLS names the user that has no password."""
+    config = pki.config(
+        f'ca_file: "{pki.authority.ca_file}", verify_and_map: true',
+        outside='allow_non_tls: true, authorization { users = [ { user: "ann@acme.com" } ] }',
+    )
+    with ServerProcess(tmp_path, config=config) as server, server.connect() as client:
+        client.info()
+        client.connect_with(user="ann@acme.com", **{"pass": ""})
+        client.expect("-ERR 'Authorization Violation'")
+
+
 @pytest.mark.feature("4-014", "3-050")
 @pytest.mark.parametrize(
     ("block", "more", "alert"),
@@ -423,7 +436,6 @@ def test_a_reload_takes_a_new_certificate(tmp_path: Path, pki: Pki) -> None:
         assert served(server) == renewed.der
 
 
-@pytest.mark.feature("3-036")
 def test_tls_can_be_switched_on_and_off_at_a_reload(tmp_path: Path, pki: Pki) -> None:
     with ServerProcess(tmp_path, config="debug: false\n") as server:
         with server.connect() as stays, server.connect() as secure:

@@ -1,23 +1,32 @@
 """What a fuzzer's bytes do: they arrive at a client that is wired to a broker in memory.
 
 Byte 0 chooses the server's settings, byte 1 how the rest is cut into reads; the rest is what the
-client sends. Checked: every answer is protocol, nothing is left behind after the close, and cutting
-the same bytes otherwise changes no answer.
+client sends. Checked: every answer is protocol, nothing is left behind after the close (no C memory
+either: the leak detector cannot see it among Python's own), and cutting the same bytes otherwise
+changes no answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import cache
+from typing import TYPE_CHECKING
 
 from server.core._broker import Broker
 from server.core._client import Client
+from server.core._mappings import Mappings
+from server.core._outbox import live_buffers
 from server.core._permissions import Permissions
+from server.core._subs import live_structures
 from server.core.hooks import NoHooks
+from server.net.proxyheader import read_header
+
+if TYPE_CHECKING:
+    from server.core._peer import Preface
 
 FIXED_NS = 1_000_000_000
 RANDOM_STATE = 7
-SETTINGS_MASK = 63
+SETTINGS_MASK = 255
 WHOLE, BYTEWISE = 0, 1
 PERMITTED = Permissions(
     pub_allow=["a.>", "b", "*.c", "inbox.*"],
@@ -39,6 +48,8 @@ class Settings:
         self.no_headers = bool(bits & 8)
         self.trace = bool(bits & 16)
         self.listener_verbose = bool(bits & 32)
+        self.mapped = bool(bits & 64)
+        self.proxied = bool(bits & 128)
 
 
 class FuzzHooks(NoHooks):
@@ -69,12 +80,25 @@ def broker_with(bits: int) -> Broker:
     broker.headers = not settings.no_headers
     broker.auth_required = settings.auth_required
     broker.trace = settings.trace
+    if settings.mapped:
+        broker.default_account.mappings = mappings()
     if settings.small_limits:
         broker.max_control_line = 64
         broker.max_payload = 48
         broker.max_subs = 3
         broker.max_sub_tokens = 4
     return broker
+
+
+def mappings() -> Mappings:
+    """All kinds: a text, tokens, parts in Python, shares of chance, a loss, an endless one."""
+    made = Mappings(lambda count: count - 1)
+    made.add("a.b", {"": [("b", 40), ("c.d", 30)]})
+    made.add("a.*", {"": [("x.{{partition(3,1)}}.$1", 100)]})
+    made.add("*.c", {"": [("{{splitFromLeft(1,1)}}.{{random(9)}}", 50)]})
+    made.add("lost", {"": [("lost", 0)]})
+    made.add("b.>", {"": [("deeper.and.deeper.>", 100)]})
+    return made
 
 
 def fixed_clock() -> int:
@@ -97,8 +121,12 @@ def pieces(data: bytes, cut: int) -> Iterator[bytes]:
         at += size
 
 
-def connect(broker: Broker, write: Callable[[bytes], object]) -> Client:
+def connect(
+    broker: Broker, write: Callable[[bytes], object], preface: Preface | None = None
+) -> Client:
     client = Client(broker, write=write, close_transport=nothing, ip="127.0.0.1", port=1)
+    if preface is not None:
+        client.expect_preface(preface, FIXED_NS)
     client.start()
     broker.turn.run()
     return client
@@ -111,13 +139,28 @@ def nothing() -> None:
 def answers(data: bytes, bits: int, cut: int) -> tuple[bytes, bytes, bool]:
     """What the sender and a listener on everything are told, and whether the sender was closed."""
     broker = broker_with(bits)
+    before = live_memory()
+    told = converse(broker, data, bits, cut)
+    check_nothing_left(broker)
+    assert live_memory() == before, f"C memory is left: {before}, now {live_memory()}"
+    return told
+
+
+def live_memory() -> tuple[object, ...]:
+    """How many blocks, chunks, subscriptions and sets of them there are."""
+    return live_buffers(), live_structures()
+
+
+def converse(broker: Broker, data: bytes, bits: int, cut: int) -> tuple[bytes, bytes, bool]:
+    """All of the two connections goes with the last reference, when this returns."""
     broker.random = RANDOM_STATE
     told: list[bytes] = []
     heard: list[bytes] = []
     listener = connect(broker, heard.append)
     verbose = b"true" if Settings(bits).listener_verbose else b"false"
     listener.feed(b'CONNECT {"verbose":%s,"headers":true}\r\nSUB > 1\r\nSUB a.* q 2\r\n' % verbose)
-    sender = connect(broker, told.append)
+    preface = read_header if Settings(bits).proxied else None
+    sender = connect(broker, told.append, preface)
     told.clear()
     heard.clear()
     for piece in pieces(data, cut):
@@ -129,7 +172,6 @@ def answers(data: bytes, bits: int, cut: int) -> tuple[bytes, bytes, bool]:
     sender.close("Client Closed")
     listener.close("Client Closed")
     broker.turn.run()
-    check_nothing_left(broker)
     return b"".join(told), b"".join(heard), closed
 
 

@@ -10,6 +10,7 @@ import pytest
 from server.core._sublist import Held, Kept, Sublist
 from server.core._subs import live_structures
 from tests.property.oracles import sublist as twin
+from tests.unit.memory_client import QUIET, World
 
 TOKENS = ["a", "b", "ab", "A", "ä", "*", ">", "a*", ">b", "**", "*>"]
 QUEUES = ["", "", "", "q", "r", "q.*", "Q"]
@@ -116,7 +117,7 @@ class Run:
         self.look_back()
         sizes = self.trie.sizes()
         assert (sizes["literals"], sizes["nodes"]) == (0, 0)
-        assert not self.trie.overlapping(b">")
+        assert self.trie.total() == 0
 
     def go(self, steps: int) -> None:
         before = live_structures()
@@ -150,18 +151,22 @@ def random_pattern(pick: random.Random) -> str:
 
 
 @pytest.mark.feature("1-060")
-def test_overlap_and_cover_ask_every_subscription() -> None:
+def test_whom_a_subject_reaches_and_overlaps() -> None:
+    """What monitoring asks a connection, against all subjects of four tokens at most."""
     pick = random.Random(3)
     named = lru_cache(maxsize=None)(lambda pattern: twin.named_by(pattern, "xyz", 4))
     for _ in range(1500):
-        trie = Sublist()
+        client = World().client(QUIET)
         patterns = [random_pattern(pick) for _ in range(pick.randint(0, 4))]
-        held = [trie.add(pattern.encode()) for pattern in patterns]
+        for sid, pattern in enumerate(patterns):
+            client.say(f"SUB {pattern} {sid}\r\n".encode())
         asked = random_pattern(pick)
-        one_wide = any(named(asked) <= named(pattern) for pattern in patterns)
-        assert trie.overlapping(asked.encode()) == any(named(asked) & named(p) for p in patterns)
-        assert trie.covering(asked.encode()) == one_wide, (asked, patterns)
-        assert len(held) == len(trie)
+        literal = not {"*", ">"} & set(asked.split("."))
+        pairs = [(named(pattern), named(asked)) for pattern in patterns]
+        reached = [(its >= ours) if literal else (its <= ours) for its, ours in pairs]
+        overlaps = any(its & ours for its, ours in pairs)
+        assert client.server_side.overlaps(asked.encode()) == overlaps, (asked, patterns)
+        assert client.server_side.reached_count(asked.encode()) == sum(reached), (asked, patterns)
 
 
 def test_listing_pages_through_all_and_filters() -> None:

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from config.accounts import is_public_key, is_valid_subject
+from config.accounts import is_public_key
 from config.load import read_file
 from config.options import PermissionOptions, ResponsePermission, SubjectPermission
+from config.subjects import is_valid_subject
 from tests.unit.config_files import options, problems, write
 
 USER_KEY = "UAC5FI5LMCCEGVJTKTTEF2EJK22NSKWG6CTQGISOOEGYHOBHOD6MFYSB"

@@ -86,7 +86,7 @@ def test_monitoring(tmp_path: Path) -> None:
     assert "can't specify both" in problems(tmp_path, "http: 1, https: 2")
 
 
-@pytest.mark.feature("3-031", "3-032", "3-033", "3-034", "3-035", "3-042", "3-043", "3-046")
+@pytest.mark.feature("3-031", "3-032", "3-033", "3-034", "3-035", "3-043", "3-046")
 def test_connections_and_operation(tmp_path: Path) -> None:
     got = options(
         tmp_path,
@@ -260,7 +260,6 @@ def test_jetstream(tmp_path: Path) -> None:
         "leaf { remotes: [ { url: 'x' } ] }",
         "websocket { port: 1, no_tls: true }",
         "mqtt { port: 1 }",
-        "mappings { a: b }",
         "operator: x",
         "resolver: MEMORY",
         "resolver_preload { A: b }",
@@ -269,13 +268,11 @@ def test_jetstream(tmp_path: Path) -> None:
         "ocsp: true",
         "ocsp_cache: true",
         "proxies { trusted: [ { key: a } ] }",
-        "proxy_protocol: true",
         "prof_port: 1",
         "authorization { auth_callout { issuer: x } }",
         "authorization { users: [ { user: a, proxy_required: true } ] }",
         "accounts { A { exports: [ { stream: a } ] } }",
         "accounts { A { imports: [ { stream: { account: B, subject: a } } ] } }",
-        "accounts { A { mappings { a: b } } }",
         "jetstream { tpm { pcr: 1 } }",
     ],
 )
@@ -289,5 +286,5 @@ def test_unknown_keys_inside_parts_that_do_not_exist_yet(tmp_path: Path) -> None
 
 
 def test_parts_switched_off_are_accepted(tmp_path: Path) -> None:
-    text = "ocsp: false, proxy_protocol: no, cluster {}, accounts { A { exports: [] } }"
+    text = "ocsp: false, cluster {}, accounts { A { exports: [] } }"
     assert options(tmp_path, text)

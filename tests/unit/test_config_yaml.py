@@ -61,6 +61,38 @@ def test_problems(tmp_path: Path, text: str, expected: str) -> None:
     assert expected in str(caught.value).replace(path, "f")
 
 
+def test_maps_are_merged_below_the_keys_beside_them(tmp_path: Path) -> None:
+    text = """
+accounts:
+  A: &a
+    limits: &limits {max_connections: 3, max_payload: 10}
+  B:
+    <<: *a
+  C:
+    limits: {max_payload: 20, <<: *limits}
+  D:
+    limits:
+      <<: [{max_connections: 7}, *limits]
+      max_payload: 30
+"""
+    accounts = load(write(tmp_path, text, "f.yaml"), {}, {})[0].accounts
+    limits = [(account.max_connections, account.max_payload_bytes) for account in accounts]
+    assert limits == [(3, 10), (3, 10), (3, 20), (7, 30)]
+
+
+@pytest.mark.parametrize("merged", ["5", "[5]", "text"])
+def test_only_maps_are_merged(tmp_path: Path, merged: str) -> None:
+    path = write(tmp_path, f"tls:\n  <<: {merged}\n", "f.yaml")
+    with pytest.raises(ConfigError, match=r"f.yaml:2:.*<< takes a map or a list of maps"):
+        read_file(path, {})
+
+
+def test_a_map_that_is_merged_into_itself_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "tls: &tls\n  <<: *tls\n", "f.yaml")
+    with pytest.raises(ConfigError, match="nested too deep"):
+        read_file(path, {})
+
+
 def test_a_bomb_of_aliases_is_refused(tmp_path: Path) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [" + ", ".join([f"*a{n - 1}"] * 10) + "]" for n in range(1, 9)]

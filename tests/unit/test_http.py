@@ -159,3 +159,41 @@ def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await reader.read() == b""
 
     with_server(echo, talk)
+
+
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+def test_a_peer_that_never_reads_its_answer_is_cut_off(
+    monkeypatch: pytest.MonkeyPatch, version: bytes
+) -> None:
+    monkeypatch.setattr(http, "IDLE_TIMEOUT_S", 0.05)
+
+    async def run() -> None:
+        server = HttpServer(lambda _: Response(b"x" * 32_000_000), [].append)
+        port = await server.listen("127.0.0.1", 0)
+        with socket.create_connection(("127.0.0.1", port)) as peer:
+            peer.sendall(b"GET / HTTP/%s\r\nHost: h\r\n\r\n" % version)
+            async with asyncio.timeout(DEADLINE_S):
+                while not server.connection_count:
+                    await asyncio.sleep(0)
+                while server.connection_count:
+                    await asyncio.sleep(0.01)
+        await server.close()
+
+    asyncio.run(run())
+
+
+def test_a_peer_that_reads_slowly_gets_all_of_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "IDLE_TIMEOUT_S", 0.2)
+    size = 32_000_000
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"GET / HTTP/1.0\r\n\r\n")
+        end_s = asyncio.get_running_loop().time() + 0.6
+        got = 0
+        while part := await reader.read(256 * 1024):
+            got += len(part)
+            if asyncio.get_running_loop().time() < end_s:
+                await asyncio.sleep(0.02)
+        assert got > size
+
+    with_server(lambda _: Response(b"x" * size), talk)

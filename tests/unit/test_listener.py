@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 
 import pytest
 
 from server.net.listener import (
     ListenError,
-    advertised,
     interface_addresses,
     join_host_port,
     listen,
@@ -67,11 +65,3 @@ def test_a_wildcard_stands_for_every_address_of_the_machine() -> None:
     assert listening_urls("tls", "localhost", 5) == ["tls://127.0.0.1:5"]
 
 
-def test_only_addresses_that_others_can_reach_are_advertised() -> None:
-    for hostport in advertised("0.0.0.0", 5, ""):
-        host, port = split_host_port(hostport, 0)
-        assert port == 5
-        assert not ipaddress.ip_address(host).is_loopback
-        assert not ipaddress.ip_address(host).is_link_local
-    assert advertised("1.2.3.4", 5, "") == ["1.2.3.4:5"]
-    assert advertised("0.0.0.0", 5, "a.example") == ["a.example:5"]

@@ -12,8 +12,11 @@ from config.options import Options
 from server.core._broker import Broker
 from server.core._client import Client
 from server.net.http import Request, Response
+from server.ops import closed
 from server.ops.closed import ClosedConnections
+from server.ops.events import ServerEvents
 from server.ops.monitor import Monitor
+from server.ops.pages import subscriber_count
 
 SECOND_NS = 1_000_000_000
 NOW_NS = 1_700_000_000 * SECOND_NS
@@ -285,3 +288,107 @@ def test_metrics_have_the_exporters_names(pages: Pages) -> None:
     assert len(types) == len(set(types))
     assert "nats_varz_cpu{" in pages.get("/metrics", prefix="nats").body.decode()
     assert pages.get("/metrics", prefix="a b").status == 400
+
+
+@pytest.mark.feature("5-028")
+def test_a_page_of_subscriptions_lies_anywhere(pages: Pages) -> None:
+    for name, count in (("one", 3), ("two", 5)):
+        client = pages.view.connect(name)
+        for sid in range(count):
+            client.feed(b"SUB %s.%d %d\r\n" % (name.encode(), sid, sid))
+        client.feed(b"SUB common.* 9\r\n")
+    seen = []
+    for offset in range(0, 10, 4):
+        page = pages.json("/subsz", subs="1", offset=str(offset), limit="4")
+        assert page["total"] == 10
+        seen += [(sub["subject"], sub["cid"]) for sub in page["subscriptions_list"]]
+    assert len(seen) == len(set(seen)) == 10
+    found = pages.json("/subsz", subs="1", test="common.x", offset="1", limit="1")
+    assert found["total"] == 2
+    assert [(sub["subject"], sub["cid"]) for sub in found["subscriptions_list"]] == [
+        ("common.*", 2)
+    ]
+
+
+def test_subscribers_are_counted_by_subject_and_queue(pages: Pages) -> None:
+    client = pages.view.connect("one")
+    client.feed(b"SUB a.b 1\r\nSUB a.* q 2\r\nSUB a.> r 3\r\nSUB b 4\r\n")
+    account = pages.view.broker.default_account
+
+    def count(subject: str, queue: str = "") -> int:
+        return subscriber_count(pages.view, account, subject, queue)
+
+    assert [count("a.b"), count("a.b", "q"), count("a.b.c"), count("b", "q")] == [3, 1, 1, 0]
+    assert [count("a.*"), count("a.>"), count(">"), count("*")] == [2, 3, 4, 1]
+
+
+def test_subscriptions_of_closed_connections_are_bounded(pages: Pages) -> None:
+    ring = ClosedConnections(3)
+    clients = [pages.view.connect(str(number)) for number in range(5)]
+    for client in clients:
+        client.feed(b"".join(b"SUB s.%d %d\r\n" % (sid, sid) for sid in range(10)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(closed, "SUBSCRIPTIONS_OF_ONE_MAX", 8)
+        patch.setattr(closed, "SUBSCRIPTIONS_MAX", 16)
+        for client in clients:
+            ring.add(client)
+    kept = [(each.cid, each.subscription_count, len(each.subscriptions)) for each in ring]
+    assert kept == [(3, 10, 0), (4, 10, 8), (5, 10, 8)]
+
+
+def test_forgotten_connections_leave_their_room_to_others(pages: Pages) -> None:
+    ring = ClosedConnections(2)
+    for number in range(50):
+        client = pages.view.connect(str(number))
+        client.feed(b"".join(b"SUB s.%d %d\r\n" % (sid, sid) for sid in range(4_000)))
+        ring.add(client)
+        client.close("Client Closed")
+    assert [len(each.subscriptions) for each in ring] == [4_000, 4_000]
+
+
+@pytest.mark.feature("5-004")
+def test_numbers_beyond_all_bounds_are_refused(pages: Pages) -> None:
+    for number in ("9" * 5_000, "-" + "1" * 5_000, str(2**63)):
+        assert pages.get("/connz", limit=number).status == 400
+    for number in ("9" * 5_000, str(2**64)):
+        assert pages.get("/connz", cid=number).status == 400
+    assert pages.json("/connz", limit="0" * 5_000 + "3")["limit"] == 3
+
+
+class Listening:
+    """ServerEvents beside a subscription in the system account, and a wall clock of its own."""
+
+    def __init__(self) -> None:
+        self.view = View(Options())
+        self.view.time_ns = 0
+        self.wall_ns = NOW_NS
+        self.view.wall_ns = lambda: self.wall_ns  # type: ignore[method-assign]
+        self.events = ServerEvents(self.view, Told())  # type: ignore[arg-type]
+        self.heard: list[str] = []
+        self.view.broker.system_account.subscribe(
+            "$SYS.SERVER.>", lambda subject, *_: self.heard.append(subject)
+        )
+
+    def pass_time(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.view.time_ns += SECOND_NS
+            self.wall_ns += SECOND_NS
+            self.events.tick()
+            self.view.broker.turn.run()
+
+
+class Told:
+    def server(self) -> dict[str, str]:
+        return {}
+
+    def event(self, kind: str) -> dict[str, str]:
+        return {"type": kind}
+
+
+def test_a_clock_set_back_silences_no_event() -> None:
+    world = Listening()
+    world.pass_time(30)
+    before = len(world.heard)
+    world.wall_ns -= 3_600 * SECOND_NS
+    world.pass_time(30)
+    assert len(world.heard) - before == 3

@@ -1,0 +1,4 @@
+class ExpiryWheel:
+    """For C alone."""
+
+    count: int

@@ -1,0 +1,4 @@
+class SubjectIndex:
+    """For C alone."""
+
+    subject_count: int

@@ -1,0 +1,4 @@
+class SpanIndex:
+    """For C alone."""
+
+    live: int
