@@ -63,6 +63,10 @@ cdef class Peer(Subscriber):
             return 0
         self.preface = None
         self.preface_deadline_ns = 0
+        if self.auth_deadline_ns:
+            # The time for CONNECT begins now.
+            self.auth_deadline_ns = self.broker.clock() + self.broker.auth_timeout_ns
+        self.set_timer()
         size, ip, port = found
         if ip:
             self.introduce(ip, port)
@@ -81,12 +85,12 @@ cdef class Peer(Subscriber):
 
     cdef int64_t next_deadline(self) noexcept:
         cdef int64_t soonest = self.ping_at_ns
+        if self.preface_deadline_ns:
+            return self.preface_deadline_ns
         if self.auth_deadline_ns and (not soonest or self.auth_deadline_ns < soonest):
             soonest = self.auth_deadline_ns
         if self.write_deadline_ns and (not soonest or self.write_deadline_ns < soonest):
             soonest = self.write_deadline_ns
-        if self.preface_deadline_ns and (not soonest or self.preface_deadline_ns < soonest):
-            soonest = self.preface_deadline_ns
         return soonest
 
     cdef set_first_ping(self, int64_t now):
@@ -96,13 +100,16 @@ cdef class Peer(Subscriber):
         self.set_timer()
 
     cdef void on_timer(self, int64_t now_ns) noexcept:
+        if self.preface_deadline_ns:
+            if now_ns >= self.preface_deadline_ns:
+                self.refuse_preface("timeout reading PROXY protocol header")
+            else:
+                self.set_timer()
+            return
         if self.auth_deadline_ns and now_ns >= self.auth_deadline_ns:
             self.auth_deadline_ns = 0
             self.log("debug", "Authentication Timeout")
             self.close("Authentication Timeout", "Authentication Timeout")
-            return
-        if self.preface_deadline_ns and now_ns >= self.preface_deadline_ns:
-            self.refuse_preface("timeout reading PROXY protocol header")
             return
         self.check_write_deadline(now_ns)
         if not self.closed and self.ping_at_ns and now_ns >= self.ping_at_ns:

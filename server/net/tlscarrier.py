@@ -196,9 +196,11 @@ class Carrier(asyncio.BufferedProtocol):
         All but the last part has been taken before it is known how much there is. No part of a
         header begins a TLS handshake, so what is given back is for a plain connection.
         """
-        client = self.client
+        client, within_s = self.client, self._acceptor.preface_s
+        # The time for CONNECT begins behind it.
+        client.postpone_auth_timeout(int(within_s * 1e9))
         try:
-            async with asyncio.timeout(self._acceptor.preface_s):
+            async with asyncio.timeout(within_s):
                 taken, found = await self._take_preface(preface)
             size, ip, port = found
             if size:
@@ -210,6 +212,7 @@ class Carrier(asyncio.BufferedProtocol):
         except ValueError as error:
             client.refuse_preface(str(error))
         else:
+            client.postpone_auth_timeout()
             if ip:
                 client.introduce(ip, port)
             return b"" if size else taken

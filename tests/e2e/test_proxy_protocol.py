@@ -94,3 +94,18 @@ def test_whoever_takes_too_long_is_closed() -> None:
     world.pass_time(0.2)
     assert client.transport_closed
     assert hooks.closed == [(1, "Protocol Violation")]
+
+
+@pytest.mark.feature("4-084")
+def test_the_time_for_connect_begins_behind_it() -> None:
+    hooks = RecordingHooks()
+    world = World(hooks)
+    world.broker.auth_required = True
+    client = world.client()
+    client.server_side.expect_preface(read_header, 5 * SECOND_NS)
+    world.pass_time(4)
+    assert client.say(LINE) == b""
+    world.pass_time(1.5)
+    assert not client.transport_closed
+    world.pass_time(1)
+    assert hooks.closed == [(1, "Authentication Timeout")]
