@@ -65,7 +65,7 @@ cdef class StreamStore(StoreLedger):
         """Store under the next sequence, which is returned; StoreError says why not."""
         cdef Record record
         cdef Refusal refusal
-        cdef bytes text = subject.encode()
+        cdef bytes text = encoded(subject)
         fill(&record, text, headers, payload, ts_ns)
         refusal = self.store_record(&record, ttl_ns)
         if refusal != ACCEPTED:
@@ -78,7 +78,7 @@ cdef class StreamStore(StoreLedger):
     ):
         """A replica's store: `seq` must be the next one, and limits refuse nothing."""
         cdef Record record
-        cdef bytes text = subject.encode()
+        cdef bytes text = encoded(subject)
         cdef bint discard_new = self.discard_new
         self._expect_next(seq)
         fill(&record, text, headers, payload, ts_ns)
@@ -247,7 +247,7 @@ cdef class StreamStore(StoreLedger):
     cdef SubjectFilter own_filter(self, object filters):
         """A compiled filter (None, a text or several) that only the caller uses."""
         texts = [filters] if isinstance(filters, str) else list(filters or ())
-        return SubjectFilter(self.subjects, [text.encode() for text in texts if texts != [""]])
+        return SubjectFilter(self.subjects, [encoded(text) for text in texts if texts != [""]])
 
     def filter(self, filters):
         """`own_filter` for Python; for `next_sequences` and `pending`."""
@@ -340,7 +340,7 @@ cdef class StreamStore(StoreLedger):
         """The last matching message, or None."""
         if isinstance(filters, str) and filters and "*" not in filters and ">" not in filters:
             # The index knows it: no filter has to be compiled for each key that is read.
-            subject = filters.encode()
+            subject = encoded(filters)
             if len(subject) <= SUBJECT_LEN_MAX:
                 return self._message(self.last_seq_of(subject, <uint16_t>len(subject)))
         return self.load_previous(self.last_seq, filters)
@@ -437,6 +437,11 @@ cdef class StreamStore(StoreLedger):
             "subjects": self.subjects.memory_bytes(),
             "sequences": self.spans.memory_bytes(),
         }
+
+
+cdef bytes encoded(str subject):
+    """A subject may be any bytes; as text those that are no UTF-8 are surrogates."""
+    return subject.encode("utf-8", "surrogateescape")
 
 
 cdef void fill(
