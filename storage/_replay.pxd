@@ -13,6 +13,7 @@ cdef struct Frame:
     uint32_t size
     uint8_t kind
     uint8_t after_damage    # 0: in sequence; 1: behind a torn end; 2: behind proven damage
+    uint8_t goes_on         # counts only with the group's next frame
 
 
 cdef class Replay:

@@ -127,6 +127,13 @@ cdef class StreamStore(StoreLedger):
             self.first_seq = self.last_seq + 1
         return self.last_seq
 
+    def begin_whole(self):
+        """What is written until `end_whole` is there after a crash as a whole or not at all."""
+        self.home.begin_whole()
+
+    def end_whole(self):
+        self.home.end_whole()
+
     # Limits
 
     def enforce(self, uint64_t messages_max=0):
