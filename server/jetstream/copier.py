@@ -198,10 +198,7 @@ class Copier:
             if message is None:
                 break
             self.attempted_seq = message.seq
-            try:
-                self.take(message)
-            except ApiError as error:
-                self.block(error)
+            if not self.taken(message):
                 break
             self.position = message.seq
             cost += MESSAGE_COST
@@ -212,6 +209,20 @@ class Copier:
             self.heard()
             self.copied()
             ingest.arm()
+
+    def taken(self, message: StoredMessage) -> bool:
+        """Whether the target took it. What was stored although it failed is not tried again."""
+        self.publisher.has_changed_store = False
+        try:
+            self.take(message)
+        except ApiError as error:
+            self.block(error)
+            return False
+        except Exception as error:
+            if self.publisher.has_changed_store:
+                self.ingest.shared.commit.broken(self.ingest.sink, error)
+            raise
+        return True
 
     def copy_plain(self, messages_max: int) -> int:
         """Copy what needs nothing of Python; how many."""
