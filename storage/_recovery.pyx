@@ -309,14 +309,14 @@ cdef int redo_unended(BlockHome home) except -1:
     return 0
 
 
-cdef int drop_unended(BlockHome home, uint64_t durable_position) except -1:
-    """The log ends within what counts as a whole only. Nobody was told of it, unless it lay below what
-    was durable: then its end is damaged, and what is left of it stays."""
+cdef int drop_unended(BlockHome home, uint64_t damaged_position) except -1:
+    """The log ends within what counts as a whole only. Nobody was told of it, unless its end was durable
+    and is damaged: then what is left of it stays."""
     cdef const Frame* last
     if not home.unended:
         return 0
     last = <const Frame*><uintptr_t>home.unended[len(home.unended) - 1]
-    if last.position < durable_position:
+    if last.position < damaged_position:
         return redo_unended(home)
     home.unended = []
     home.torn = True
@@ -519,14 +519,14 @@ cdef int drop_empty_blocks(BlockHome home) except -1:
     return 0
 
 
-cdef int end_replay(BlockHome home, bint durable, uint64_t durable_position) except -1:
+cdef int end_replay(BlockHome home, bint durable, uint64_t damaged_position) except -1:
     """The log is through: what is still missing now is lost.
 
     When every ack is durable a block never has more than the log had: if so, the log is damaged.
     """
     cdef size_t index
     cdef uint64_t taken = 0
-    drop_unended(home, durable_position)
+    drop_unended(home, damaged_position)
     if durable or not home.torn:
         salvage(home, &taken)
     if taken and durable:

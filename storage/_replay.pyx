@@ -234,8 +234,10 @@ cdef class Replay:
         for path, offset, what in self.damage:
             if isinstance(what, str):
                 proven.append((path, offset, what))
+                self.damaged_position = 0xFFFFFFFFFFFFFFFF
             elif what < self.durable_position:
                 proven.append((path, offset, "log frame does not hold"))
+                self.damaged_position = max(self.damaged_position, <uint64_t>what)
                 first_bad = min(first_bad or what, what)
             else:
                 first_torn = min(first_torn or what, what)

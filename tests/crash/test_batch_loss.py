@@ -7,6 +7,8 @@ its newest message only.
 from __future__ import annotations
 
 import random
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,6 +20,7 @@ from storage.filestore import FileStores
 from storage.ports import StoreLimits
 from tests.crash.faulty import FaultyFiles
 from tests.crash.workload import TINY, synced_ticket
+from tests.sim.world import SimWorld
 
 KEYS = [f"k.{number}" for number in range(12)]
 LIMITS = StoreLimits(messages_per_subject_max=1)
@@ -173,3 +176,46 @@ def test_a_group_whose_whole_was_taken_back_goes_on(tmp_path: Path) -> None:
     assert [again.load(seq).payload for seq in (1, 2)] == [b"1", b"2"]  # type: ignore[union-attr]
     assert again.last_seq == 2
     stores.close()
+
+
+def batch(size: int) -> Iterator[bytes]:
+    """The lines of an atomic batch of large messages, one for each key."""
+    for number in range(1, size + 1):
+        commit = "Nats-Batch-Commit: 1\r\n" if number == size else ""
+        block = (
+            f"NATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Sequence: {number}\r\n{commit}\r\n"
+        ).encode()
+        sizes = f"{len(block)} {len(block) + 60_000}"
+        yield f"HPUB s.{number} r.1 {sizes}\r\n".encode() + block + b"z" * 60_000 + b"\r\n"
+
+
+@pytest.mark.feature("3.042", "3.044")
+@pytest.mark.parametrize("part", [0.3, 0.6, 0.95, 1])
+def test_a_server_killed_within_a_commit_has_the_messages_of_before(
+    tmp_path: Path, part: float
+) -> None:
+    world = SimWorld(tmp_path)
+    config = {"name": "S", "subjects": ["s.>"], "max_msgs_per_subject": 1, "allow_atomic": True}
+    world.ask("STREAM.CREATE.S", config)
+    for number in range(1, 31):
+        world.publish(f"s.{number}", b"before")
+    world.settle()
+    (segment,) = (tmp_path / "data" / "log").glob("*.seg")
+    begun = len(segment.read_bytes().rstrip(b"\0"))
+    world.say_many(b"".join(batch(30)))
+    world.settle()
+    ended = len(segment.read_bytes().rstrip(b"\0"))
+    shutil.copytree(tmp_path, tmp_path / "killed")
+    world.close()
+    for blocks in (tmp_path / "killed").glob("data/streams/*/*.blk"):
+        blocks.unlink()  # nothing reaches them before the log has all
+    cut_log(tmp_path / "killed" / "data", begun + int((ended - begun) * part))
+    again = SimWorld(tmp_path / "killed")
+    store = again.stream().store
+    found = [store.load_last(f"s.{number}") for number in range(1, 31)]
+    sizes = [len(message.payload) for message in found if message is not None]
+    assert sizes == [60_000 if part == 1 else len(b"before")] * 30
+    again.publish("s.1", b"after", reply="r.2")
+    again.settle()
+    assert store.last_seq == (61 if part == 1 else 31)
+    again.close()
