@@ -10,7 +10,7 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from storage._age cimport expire, marker_headers, next_expiry
+from storage._age cimport expire, next_expiry
 from storage._index cimport SUBJECT_ID_MASK, SUBJECT_LEN_MAX
 from storage._purge cimport enforce_limits, forget_all, purge_job
 from storage._questions cimport count_last, deleted_of, multi_last, next_message, order_subjects, ordered, state_of
@@ -105,15 +105,6 @@ cdef class StreamStore(StoreLedger):
             return self.store(subject, headers, payload, ts_ns)
         except StoreError as refusal:
             return refusal
-
-    def store_marker(self, str subject, int64_t ts_ns):
-        """The message that says the subject's last message grew too old; it replaces all others."""
-        seq = self.store_at(
-            self.last_seq + 1, subject, marker_headers(self.marker_ttl_ns), b"", ts_ns,
-            self.marker_ttl_ns,
-        )
-        self.purge(subject, keep=1)
-        return seq
 
     def skip(self, uint64_t count=1, int64_t ts_ns=0):
         """Give out `count` sequences without messages; the last of them. A time counts as last."""
