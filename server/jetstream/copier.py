@@ -65,6 +65,8 @@ class Copier:
         self.error: ApiError | None = None
         self.asked = False
         self.blocked = False
+        self.fault = ""
+        """What the log was told of last; it is told once."""
         self.closed = False
         self.armed_ns: int | None = None
         self.heard_ns = 0

@@ -145,15 +145,21 @@ class Copiers:
                 copier.run()
             except Exception as error:
                 self._failed(copier, error)
+            else:
+                if not copier.blocked:
+                    copier.fault = ""
 
     def _failed(self, copier: Copier, error: Exception) -> None:
         """A fault of ours: it is tried again later, and keeps nobody else from copying."""
         target, origin = copier.target, copier.source.name
-        self.engine.warn(
-            f"Stream '{target.account.name} > {target.name}' cannot copy from '{origin}': "
-            f"{error!r}\n{format_exc()}".rstrip()
-        )
-        copier.block(errors.STREAM_GENERAL_ERROR(err="internal error"))
+        if copier.fault != repr(error):
+            copier.fault = repr(error)
+            self.engine.warn(
+                f"Stream '{target.account.name} > {target.name}' cannot copy from '{origin}': "
+                f"{error!r}\n{format_exc()}".rstrip()
+            )
+        copier.error = errors.STREAM_GENERAL_ERROR(err="internal error")
+        copier.block(copier.error)
 
     def origin_of(self, copier: Copier) -> Stream | None:
         """The stream that a copier reads, if it is here."""

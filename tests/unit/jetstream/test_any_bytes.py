@@ -146,7 +146,8 @@ def test_a_copier_that_fails_keeps_no_other_from_copying(monkeypatch: pytest.Mon
         world.run()
         assert len(world.messages("B")) == 1
         assert world.info("A")["sources"][0]["error"]["err_code"] == 10051
-        assert "ZeroDivisionError" in world.warnings[0]
+        world.pass_time(2)
+        assert ["ZeroDivisionError" in text for text in world.warnings] == [True]
     world.pass_time(1)
     assert len(world.messages("A")) == 1
     assert "error" not in world.info("A")["sources"][0]
