@@ -12,6 +12,8 @@ cdef enum:
     FRAME_RECORDS = 1
     FRAME_MARK = 6
     FRAME_META = 10             # the highest kind there is
+    FRAME_GOES_ON = 1           # in the byte behind the kind
+    KIND_GOES_ON = 256          # the same, as part of a kind
 
 
 def checksum(data, seed: int = 0) -> int:
@@ -82,7 +84,8 @@ def scan_log(bytes data, uint64_t base, uint64_t salt, size_t at, bint resync) -
     """`(frames, where the next will be, whether the segment is finished)` from byte `at` on.
 
     `data` is the segment whose first byte has position `base`. A frame is (group, index, kind,
-    payload); of records frames the payload is their last sequence. With `resync` it looks
+    payload); the kind has 256 added if it counts only with the group's next frame; of records frames
+    the payload is their last sequence, 0 if there are none. With `resync` it looks
     behind what does not hold for the next frame; without, that is the end for now.
     """
     cdef const char* start = data
@@ -102,21 +105,23 @@ def scan_log(bytes data, uint64_t base, uint64_t salt, size_t at, bint resync) -
             return frames, at + FRAME_HEAD, True
         if start[at + 4] == FRAME_RECORDS:
             add_records(frames, load64(start + at + 8), load64(start + at + 16),
+                        FRAME_RECORDS | KIND_GOES_ON * (start[at + 5] & FRAME_GOES_ON),
                         last_of_records(start + at + FRAME_HEAD, total))
         else:
-            frames.append((load64(start + at + 8), load64(start + at + 16), <int>start[at + 4],
+            frames.append((load64(start + at + 8), load64(start + at + 16),
+                           <int>start[at + 4] | KIND_GOES_ON * (start[at + 5] & FRAME_GOES_ON),
                            start[at + FRAME_HEAD:at + FRAME_HEAD + total]))
         at = (at + total + FRAME_HEAD + 7) & ~<size_t>7
         behind = at
     return frames, behind, False
 
 
-cdef int add_records(list frames, uint64_t group, uint64_t index, uint64_t last) except -1:
-    """One entry for a run of records frames of one group."""
+cdef int add_records(list frames, uint64_t group, uint64_t index, int kind, uint64_t last) except -1:
+    """One entry for a run of records frames of one group; what goes on ends with the run, or goes on with it."""
     if frames:
         before = frames[len(frames) - 1]
-        if before[0] == group and before[2] == FRAME_RECORDS and before[1] == index - 1:
-            frames[len(frames) - 1] = (group, index, FRAME_RECORDS, last)
+        if before[0] == group and before[2] & ~KIND_GOES_ON == FRAME_RECORDS and before[1] == index - 1:
+            frames[len(frames) - 1] = (group, index, kind, max(last, <uint64_t>before[3]))
             return 0
-    frames.append((group, index, FRAME_RECORDS, last))
+    frames.append((group, index, kind, last))
     return 0

@@ -27,6 +27,8 @@ TORN_TRIES = 100
 TORN_PAUSE_S = 0.002
 ROW_SEALED, ROW_FRAMED, ROW_SPARSE, ROW_DEAD, ROW_CUT, ROW_UNREADABLE = 1, 2, 4, 8, 16, 32
 FRAME_RECORDS, FRAME_FORGET, FRAME_ERASE, FRAME_DROP, FRAME_CUT, FRAME_GONE = 1, 2, 3, 4, 5, 8
+GOES_ON = 256
+"""Added to the kind of a frame that counts only with the next one of its group."""
 
 
 @dataclass(frozen=True)
@@ -164,11 +166,20 @@ class Since:
     floor: int = 1
     deletes: list[tuple[int, bytes]] = field(default_factory=list)
     deleted: bool = False
+    unended: list[tuple[int, int, Any]] = field(default_factory=list)
+    """Frames whose end was not read yet."""
 
     def take(self, index: int, kind: int, payload: Any) -> None:
         if index <= self.last_index:
             return  # from an earlier use of the segment
         self.last_index = index
+        self.unended.append((index, kind & ~GOES_ON, payload))
+        if not kind & GOES_ON:
+            frames, self.unended = self.unended, []
+            for frame in frames:
+                self._count(*frame)
+
+    def _count(self, index: int, kind: int, payload: Any) -> None:
         if kind == FRAME_RECORDS:
             self.last_seq = max(self.last_seq, payload)
         elif kind in (FRAME_FORGET, FRAME_ERASE):

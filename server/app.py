@@ -491,21 +491,29 @@ class App:
     def health_errors(self) -> Sequence[Mapping[str, str]]:
         if self.jetstream is None:
             return (JETSTREAM_OFF,) if self.options.jetstream.enabled else ()
-        if self.jetstream.failure is None:
-            return [
-                {
-                    "type": "STREAM",
-                    "account": account,
-                    "stream": name,
-                    "error": f"JetStream stream '{account} > {name}' could not be recovered",
-                }
-                for account, name in self.jetstream.stores.locked
-            ]
-        return ({"type": "JETSTREAM", "error": f"JetStream is down: {self.jetstream.failure}"},)
+        if self.jetstream.failure is not None:
+            return [{"type": "JETSTREAM", "error": f"JetStream is down: {self.jetstream.failure}"}]
+        found = [
+            stream_error(account, name, "could not be recovered")
+            for account, name in self.jetstream.stores.locked
+        ]
+        for account, name, why in self.jetstream.stopped():
+            if account:
+                found.append(stream_error(account, name, f"is down: {why}"))
+            else:
+                text = f"JetStream keeps no states of consumers: {why}"
+                found.append({"type": "JETSTREAM", "error": text})
+        return found
 
     @property
     def tls_not_after(self) -> str:
         return self._listener.tls_not_after if self._listener is not None else ""
+
+
+def stream_error(account: str, stream: str, what: str) -> dict[str, str]:
+    """What healthz says of one stream."""
+    text = f"JetStream stream '{account} > {stream}' {what}"
+    return {"type": "STREAM", "account": account, "stream": stream, "error": text}
 
 
 def apply_to_broker(options: Options, directory: Directory, broker: Broker) -> None:

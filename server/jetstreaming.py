@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
 from server.jetstream._commit import LocalCommit
+from server.jetstream._ingest import StreamSink
 from server.jetstream.api.answers import consumer_info, stream_info
 from server.jetstream.api.dispatch import Api
 from server.jetstream.diskstores import DiskStores
@@ -113,7 +115,7 @@ class JetStream:
         self.api = Api(self.engine)
         self.engine.recover()
         log.finish(self.engine.streams(), self.stores.directory.damage)
-        self._log_unread()
+        self._log_unopened()
         self.api.listen()
         took_ms = (clock.monotonic_ns() - started_ns) / 1e6
         logger.notice(f"Took {took_ms:.3f}ms to start JetStream")
@@ -156,6 +158,13 @@ class JetStream:
         """Why nothing is stored on disk any more."""
         return self.commit.failure
 
+    def stopped(self) -> Iterator[tuple[str, str, str]]:
+        """Account, stream and reason of what stores nothing more on its own; no account: the states
+        of consumers."""
+        for writer, why in self.commit.stopped.items():
+            account = writer.account_name if isinstance(writer, StreamSink) else ""
+            yield account, writer.name.decode(), why
+
     def completed(self) -> None:
         self.commit.completed()
 
@@ -183,7 +192,7 @@ class JetStream:
         self.commit.close()
         self.stores.close()
 
-    def _log_unread(self) -> None:
+    def _log_unopened(self) -> None:
         for account, name in self.stores.locked:
             self._logger.error(
                 f"Stream '{account} > {name}' is encrypted and no configured key opens it: it is "
@@ -191,6 +200,8 @@ class JetStream:
             )
         for path in self.stores.unread:
             self._logger.error(f"{path} is encrypted and no configured key opens it")
+        for path in self.stores.torn:
+            self._logger.error(f"{path} was torn by a loss of power: its stream is forgotten")
 
     def _log(self, level: str, text: str) -> None:
         (self._logger.error if level == "error" else self._logger.warn)(text)

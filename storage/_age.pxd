@@ -6,4 +6,4 @@ from storage._store cimport StreamStore
 
 cdef object expire(StreamStore store, int64_t now_ns, uint32_t messages_max)
 cdef object next_expiry(StreamStore store)
-cdef bytes marker_headers(int64_t ttl_ns)
+cpdef bytes marker_headers(int64_t ttl_ns)

@@ -104,7 +104,7 @@ cdef object next_expiry(StreamStore store):
     return None if when == INT64_MAX else when
 
 
-cdef bytes marker_headers(int64_t ttl_ns):
+cpdef bytes marker_headers(int64_t ttl_ns):
     """Of the message that says why its subject's last message went."""
     text = duration_text(ttl_ns // 1_000_000_000)
     return (

@@ -14,6 +14,7 @@ cdef class BlockHome(WritingTable):
     cdef readonly bytes snapshot        # as read from the state, for the logic to restore; then None
     cdef set gone                       # sequences that the replay saw deleted
     cdef uint64_t cut_index             # of the newest cut's frame, until a checkpoint has it
+    cdef list unended                   # addresses of frames whose end the replay has not come to
     cdef bint torn                      # a frame of this group is missing from the log's torn end
     cdef bint gap                       # a frame is missing; what it held may be lost
     cdef public RecordIndexer indexer

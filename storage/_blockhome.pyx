@@ -31,6 +31,7 @@ cdef class BlockHome(WritingTable):
 
     def __cinit__(self, Workshop shop, str path, uint64_t group, uint64_t salt):
         self.gone = set()
+        self.unended = []
 
     # -- taking away -------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ cdef enum:
     FRAME_BLOCK = 9
     FRAME_META = 10
     FRAME_LAST = 10
+    FRAME_GOES_ON = 1   # in the byte behind the kind: counts only with the group's next frame
 
 
 cdef struct Segment:
@@ -85,6 +86,8 @@ cdef class LogGroup:
     cdef Place* places                      # some of the frames, ascending in both fields
     cdef size_t place_count
     cdef size_t place_room
+    cdef bint goes_on                       # what is written now counts as a whole or not at all
+    cdef bint left_open                     # the last frame that was closed counts only with the next one
     cdef int note_place(self, uint64_t seq, uint64_t oldest) except -1
     cdef void cut_places(self, uint64_t seq) noexcept
     cdef uint64_t place_of(self, uint64_t seq) noexcept

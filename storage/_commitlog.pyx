@@ -361,6 +361,8 @@ cdef class CommitLog:
         size = self.chunk.used - self.frame_at - FRAME_HEAD
         position = self.position + (self.frame_at - self.piece_start)
         store32(at, <uint32_t>size)
+        at[5] = FRAME_GOES_ON if self.frame_group.goes_on else 0
+        self.frame_group.left_open = self.frame_group.goes_on
         store64(at + 32, frame_checksum(at, size, self.salt + position))
         padding = (8 - (size & 7)) & 7
         memset(at + FRAME_HEAD + size, 0, padding)

@@ -180,7 +180,7 @@ cdef class DataDirectory(BatchedDirectory):
         self.shop.keeps_log = bool(self.unloaded())
         behind = []
         for home in everyone.values():
-            end_replay(home, self.durable)
+            end_replay(home, self.durable, found.damaged_position)
             if home.log_group.index != home.checkpoint_index or home.touched or home.damage or self.scrub_log:
                 behind.append(home)
         self.checkpoint_all(behind, False)

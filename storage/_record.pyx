@@ -57,6 +57,13 @@ cdef class RecordHome:
         """All live records and skips from `first` on, in order, to `step`. No mutating call in it."""
         raise NotImplementedError
 
+    cdef int begin_whole(self) except -1:
+        """What is written from now on lasts with `end_whole`: after a crash all of it is there, or nothing."""
+        return 0
+
+    cdef int end_whole(self) except -1:
+        return 0
+
     cdef uint64_t seek_time(self, int64_t ts_ns) except? 0:
         """The lowest live sequence whose time is at or after `ts_ns`; 0: none."""
         raise NotImplementedError

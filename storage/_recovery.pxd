@@ -7,4 +7,4 @@ from storage._replay cimport Frame
 cdef int load_state(BlockHome home) except -1
 cdef int begin_anew(BlockHome home, uint64_t first_index) except -1
 cdef int replay_frame(BlockHome home, const Frame* frame) except -1
-cdef int end_replay(BlockHome home, bint durable) except -1
+cdef int end_replay(BlockHome home, bint durable, uint64_t damaged_position) except -1

@@ -9,7 +9,7 @@ import os
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.ref cimport Py_INCREF, PyObject
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, malloc
 from libc.string cimport memcmp, memcpy, strdup
 
@@ -283,17 +283,48 @@ cdef int rescan(BlockHome home, Block* block) except -1:
 # -- replay ----------------------------------------------------------------------------------------
 
 cdef int replay_frame(BlockHome home, const Frame* frame) except -1:
-    """Do again what the log says, unless the checkpoint contains it."""
-    cdef size_t index
-    if frame.index <= home.log_group.index or home.torn:
+    """Do again what the log says, unless the checkpoint contains it. What goes on waits for its end."""
+    cdef uint64_t expected = home.log_group.index + 1 + len(home.unended)
+    if frame.index < expected or home.torn:
         return 0
-    if frame.index != home.log_group.index + 1:
-        if frame.after_damage == 1:
-            home.torn = True
-            return 0
+    if frame.index != expected and frame.after_damage == 1:
+        home.torn = True
+        return 0
+    if frame.index != expected:
+        redo_unended(home)
         home.gap = True
         salvage(home)
         home.damage.append(f"{home.path}: log frames {home.log_group.index + 1} to {frame.index - 1} are lost")
+    if not frame.goes_on and not home.unended:
+        return redo(home, frame)
+    home.unended.append(<uintptr_t>frame)
+    return 0 if frame.goes_on else redo_unended(home)
+
+
+cdef int redo_unended(BlockHome home) except -1:
+    cdef list frames = home.unended
+    home.unended = []
+    for address in frames:
+        redo(home, <const Frame*><uintptr_t>address)
+    return 0
+
+
+cdef int drop_unended(BlockHome home, uint64_t damaged_position) except -1:
+    """The log ends within what counts as a whole only. Nobody was told of it, unless its end was durable
+    and is damaged: then what is left of it stays."""
+    cdef const Frame* last
+    if not home.unended:
+        return 0
+    last = <const Frame*><uintptr_t>home.unended[len(home.unended) - 1]
+    if last.position < damaged_position:
+        return redo_unended(home)
+    home.unended = []
+    home.torn = True
+    return 0
+
+
+cdef int redo(BlockHome home, const Frame* frame) except -1:
+    cdef size_t index
     home.log_group.resume(frame.index)
     if frame.kind == FRAME_RECORDS:
         replay_records(home, frame.payload, frame.size)
@@ -488,13 +519,14 @@ cdef int drop_empty_blocks(BlockHome home) except -1:
     return 0
 
 
-cdef int end_replay(BlockHome home, bint durable) except -1:
+cdef int end_replay(BlockHome home, bint durable, uint64_t damaged_position) except -1:
     """The log is through: what is still missing now is lost.
 
     When every ack is durable a block never has more than the log had: if so, the log is damaged.
     """
     cdef size_t index
     cdef uint64_t taken = 0
+    drop_unended(home, damaged_position)
     if durable or not home.torn:
         salvage(home, &taken)
     if taken and durable:

@@ -13,6 +13,7 @@ cdef struct Frame:
     uint32_t size
     uint8_t kind
     uint8_t after_damage    # 0: in sequence; 1: behind a torn end; 2: behind proven damage
+    uint8_t goes_on         # counts only with the group's next frame
 
 
 cdef class Replay:
@@ -29,6 +30,7 @@ cdef class Replay:
     cdef bytes identity
     cdef size_t capacity
     cdef readonly uint64_t durable_position
+    cdef readonly uint64_t damaged_position     # the last place that does not hold and was durable; 0: none
     cdef int add(self, const char* at, uint64_t position) except -1
     cdef bytes mend_frame(self, FileMap file, uint64_t at, uint64_t room, dict salts)
     cdef int walk(self, FileMap file, uint64_t number, uint64_t salt, str path) except -1

@@ -11,7 +11,7 @@ from libc.stdlib cimport free, qsort, realloc
 
 from storage._codec cimport RECORD_FIXED, check_record, erase_record, load32, load64, xxh64
 from storage._commitlog cimport (
-    FRAME_ERASE, FRAME_GONE, FRAME_HEAD, FRAME_LAST, FRAME_MARK, FRAME_META, FRAME_RECORDS, SEGMENT_HEAD, frame_checksum)
+    FRAME_ERASE, FRAME_GOES_ON, FRAME_GONE, FRAME_HEAD, FRAME_LAST, FRAME_MARK, FRAME_META, FRAME_RECORDS, SEGMENT_HEAD, frame_checksum)
 from storage._fs cimport FileMap, map_file
 
 
@@ -88,6 +88,7 @@ cdef class Replay:
         self.count += 1
         frame.size = load32(at)
         frame.kind = <uint8_t>at[4]
+        frame.goes_on = at[5] & FRAME_GOES_ON
         frame.group = load64(at + 8)
         frame.index = load64(at + 16)
         frame.position = position
@@ -233,8 +234,10 @@ cdef class Replay:
         for path, offset, what in self.damage:
             if isinstance(what, str):
                 proven.append((path, offset, what))
+                self.damaged_position = 0xFFFFFFFFFFFFFFFF
             elif what < self.durable_position:
                 proven.append((path, offset, "log frame does not hold"))
+                self.damaged_position = max(self.damaged_position, <uint64_t>what)
                 first_bad = min(first_bad or what, what)
             else:
                 first_torn = min(first_torn or what, what)

@@ -10,7 +10,7 @@ from libc.stdint cimport uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from storage._age cimport expire, marker_headers, next_expiry
+from storage._age cimport expire, next_expiry
 from storage._index cimport SUBJECT_ID_MASK, SUBJECT_LEN_MAX
 from storage._purge cimport enforce_limits, forget_all, purge_job
 from storage._questions cimport count_last, deleted_of, multi_last, next_message, order_subjects, ordered, state_of
@@ -65,7 +65,7 @@ cdef class StreamStore(StoreLedger):
         """Store under the next sequence, which is returned; StoreError says why not."""
         cdef Record record
         cdef Refusal refusal
-        cdef bytes text = subject.encode()
+        cdef bytes text = encoded(subject)
         fill(&record, text, headers, payload, ts_ns)
         refusal = self.store_record(&record, ttl_ns)
         if refusal != ACCEPTED:
@@ -78,7 +78,7 @@ cdef class StreamStore(StoreLedger):
     ):
         """A replica's store: `seq` must be the next one, and limits refuse nothing."""
         cdef Record record
-        cdef bytes text = subject.encode()
+        cdef bytes text = encoded(subject)
         cdef bint discard_new = self.discard_new
         self._expect_next(seq)
         fill(&record, text, headers, payload, ts_ns)
@@ -106,15 +106,6 @@ cdef class StreamStore(StoreLedger):
         except StoreError as refusal:
             return refusal
 
-    def store_marker(self, str subject, int64_t ts_ns):
-        """The message that says the subject's last message grew too old; it replaces all others."""
-        seq = self.store_at(
-            self.last_seq + 1, subject, marker_headers(self.marker_ttl_ns), b"", ts_ns,
-            self.marker_ttl_ns,
-        )
-        self.purge(subject, keep=1)
-        return seq
-
     def skip(self, uint64_t count=1, int64_t ts_ns=0):
         """Give out `count` sequences without messages; the last of them. A time counts as last."""
         if count == 0:
@@ -126,6 +117,13 @@ cdef class StreamStore(StoreLedger):
         if self.messages == 0:
             self.first_seq = self.last_seq + 1
         return self.last_seq
+
+    def begin_whole(self):
+        """What is written until `end_whole` is there after a crash as a whole or not at all."""
+        self.home.begin_whole()
+
+    def end_whole(self):
+        self.home.end_whole()
 
     # Limits
 
@@ -247,7 +245,7 @@ cdef class StreamStore(StoreLedger):
     cdef SubjectFilter own_filter(self, object filters):
         """A compiled filter (None, a text or several) that only the caller uses."""
         texts = [filters] if isinstance(filters, str) else list(filters or ())
-        return SubjectFilter(self.subjects, [text.encode() for text in texts if texts != [""]])
+        return SubjectFilter(self.subjects, [encoded(text) for text in texts if texts != [""]])
 
     def filter(self, filters):
         """`own_filter` for Python; for `next_sequences` and `pending`."""
@@ -340,7 +338,7 @@ cdef class StreamStore(StoreLedger):
         """The last matching message, or None."""
         if isinstance(filters, str) and filters and "*" not in filters and ">" not in filters:
             # The index knows it: no filter has to be compiled for each key that is read.
-            subject = filters.encode()
+            subject = encoded(filters)
             if len(subject) <= SUBJECT_LEN_MAX:
                 return self._message(self.last_seq_of(subject, <uint16_t>len(subject)))
         return self.load_previous(self.last_seq, filters)
@@ -437,6 +435,11 @@ cdef class StreamStore(StoreLedger):
             "subjects": self.subjects.memory_bytes(),
             "sequences": self.spans.memory_bytes(),
         }
+
+
+cdef bytes encoded(str subject):
+    """A subject may be any bytes; as text those that are no UTF-8 are surrogates."""
+    return subject.encode("utf-8", "surrogateescape")
 
 
 cdef void fill(

@@ -144,6 +144,19 @@ cdef class WritingTable(FramingTable):
         record.skip_count = count
         return self.append(&record)
 
+    cdef int begin_whole(self) except -1:
+        self.shop.log.close_frame()
+        self.log_group.goes_on = True
+        return 0
+
+    cdef int end_whole(self) except -1:
+        self.log_group.goes_on = False
+        if self.log_group.left_open and self.shop.log.frame_group is not self.log_group:
+            # Another group wrote meanwhile, so that the last frame was closed as one that goes on.
+            self.shop.log.extend(self.log_group, FRAME_RECORDS, 0)
+            self.touch()
+        return 0
+
     cdef int place(self, const Record* record, uint32_t size, const char* encoded,
                    uint64_t checksum) except -1:
         """Give an encoded record its place in the active block."""

@@ -30,6 +30,7 @@ cdef class LocalCommit:
     cdef list written                   # in this turn
     cdef list waiting                   # until the disk has what they wrote
     cdef set writers
+    cdef readonly dict stopped          # those that are down on their own, by writer; why
     cdef list asked
     cdef object settling                # deque of (ticket, whom to call)
     cdef bint failed

@@ -43,6 +43,8 @@ class LocalCommit:
 
     failure: str | None
     """Why nothing is stored on disk any more."""
+    stopped: dict[Writer, str]
+    """Those that are down on their own, and why."""
     on_failure: Callable[[], None] | None
     ask_later: Callable[[float, Callable[[], None]], object] | None
     """A loop's timer. Without one nothing is put off."""

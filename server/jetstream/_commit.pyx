@@ -53,6 +53,7 @@ cdef class LocalCommit:
         self.written = []
         self.waiting = []
         self.writers = set()
+        self.stopped = {}
         self.asked = []
         self.settling = deque()
 
@@ -72,6 +73,8 @@ cdef class LocalCommit:
     def broken(self, Writer writer not None, error):
         """An invariant or the machine: that stream stores nothing more, and says so."""
         writer.down = f"stream is down: {error}"
+        if not writer.forgotten:
+            self.stopped[writer] = str(error) or repr(error)
         if self.log is not None:
             self.log("error", f"JetStream stream {writer.name.decode()!r} is down: {error!r}")
 
@@ -230,6 +233,7 @@ cdef class LocalCommit:
     def forget(self, Writer writer not None):
         writer.forgotten = True
         self.writers.discard(writer)
+        self.stopped.pop(writer, None)
 
     cdef int fail(self, str why) except -1:
         """What is not durable by now is never acknowledged; no stream on disk takes more."""

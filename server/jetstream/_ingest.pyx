@@ -108,6 +108,10 @@ cdef class StreamSink(Answering):
     # Subscriptions
 
     @property
+    def account_name(self):
+        return self.account.name
+
+    @property
     def subjects(self):
         return [text_of((<Sub*><size_t>address).subject, (<Sub*><size_t>address).subject_len)
                 for address in self.subs]

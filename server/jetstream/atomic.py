@@ -50,10 +50,10 @@ class AtomicBatches:
         """One message of a batch; the last one commits. ApiError when it may not be."""
         self.check_message(message)
         batch_id = headers.text(message.headers, ATOMIC_ID)
-        if len(batch_id.encode("utf-8", "surrogateescape")) > ID_BYTES_MAX:
+        if len(headers.encoded(batch_id)) > ID_BYTES_MAX:
             raise errors.ATOMIC_PUBLISH_INVALID_BATCH_ID()
         number = headers.number(headers.value(message.headers, SEQUENCE) or b"")
-        if not 0 <= number < 2**64:
+        if number < 0:
             raise errors.ATOMIC_PUBLISH_MISSING_SEQ()
         commit = headers.value(message.headers, COMMIT)
         batch = self.open.get(batch_id) or self.begin(batch_id, number, commit)
@@ -127,22 +127,38 @@ class AtomicBatches:
         batch.messages.append(message)
 
     def commit(self, batch: AtomicBatch, reply: bytes, ended: bool) -> None:
-        """Check all in order, then store all."""
+        """Check all in order, as it will be stored, then store all."""
         publisher, staged = self.publisher, Staged()
+        if ended:
+            last = batch.messages[-1]
+            last.headers = headers.added(last.headers, COMMIT, b"1")
         for message in batch.messages:
             message.subject = publisher.transformed(message.subject)
             if headers.value(message.headers, EXPECTED_LAST_ID):
                 name = EXPECTED_LAST_ID.decode()
                 raise errors.ATOMIC_PUBLISH_UNSUPPORTED_HEADER_BATCH(header=name)
-            check_staged(publisher.checks, message, staged)
-        if ended:
-            last = batch.messages[-1]
-            last.headers = headers.added(last.headers, COMMIT, b"1")
-        seq = 0
-        for message in batch.messages:
             message.headers = headers.removed(message.headers, REQUEST_INFO)
-            seq = publisher.keep(message)
+            check_staged(publisher.checks, message, staged)
+        publisher.checks.server_room()
+        publisher.checks.account_room_for(staged.bytes)
+        seq = self.keep_all(batch.messages)
         publisher.sink.ack(reply, seq, answers.batch_tail(batch.batch_id, len(batch.messages)))
+
+    def keep_all(self, messages: list[Message]) -> int:
+        """Store them as a whole: nothing may stop it any more. The last sequence."""
+        publisher, store = self.publisher, self.publisher.stream.store
+        before = seq = store.last_seq
+        store.begin_whole()
+        try:
+            for message in messages:
+                seq = publisher.store(message)
+        except Exception as error:
+            # What was checked does not fail: the stream stops, and shows nothing of it.
+            store.truncate(before)
+            raise RuntimeError(f"a batch was not stored to its end: {error!r}") from error
+        finally:
+            store.end_whole()
+        return seq
 
     def abandon(self, batch: AtomicBatch, reason: str, error: ApiError) -> None:
         self.drop(batch)

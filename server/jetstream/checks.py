@@ -36,11 +36,11 @@ STREAM_SOURCE: Final = b"Nats-Stream-Source"
 REQUEST_INFO: Final = b"Nats-Request-Info"
 HEADER_BYTES_MAX: Final = 65_535
 RECORD_BYTES_MAX: Final = 32 * 1024 * 1024
+SUBJECT_BYTES_MAX: Final = 65_534
 TTLS_KNOWN_MAX: Final = 256
 """Texts of times to live that the ingest takes itself once they were seen."""
 TOO_LARGE: Final = "maximum payload exceeded"
 NO_TTL: Final = "message TTL disabled"
-NO_NUMBER: Final = 2**64 - 1
 NOT_COMBINED_WITH_INCREMENT: Final = (
     ROLLUP,
     EXPECTED_STREAM,
@@ -91,8 +91,7 @@ class Staged:
 
 def expected_number(text: bytes) -> int:
     """As the reference reads it: what is no number is the highest one."""
-    number = headers.number(text)
-    return NO_NUMBER if number < 0 else number % 2**64
+    return headers.wrapped_number(text) % 2**64
 
 
 def quoted(text: str) -> str:
@@ -115,7 +114,7 @@ class Checks:
     # Sizes and limits
 
     def stored_size(self, message: Message) -> int:
-        subject_bytes = len(message.subject.encode("utf-8", "surrogateescape"))
+        subject_bytes = len(headers.encoded(message.subject))
         if self.sink.in_memory:
             return subject_bytes + message.size + 16
         return 30 + subject_bytes + message.size + (4 if message.headers else 0)
@@ -125,6 +124,8 @@ class Checks:
             raise errors.STREAM_STORE_FAILED(err=self.sink.down)
         if not self.sink.in_memory and self.stored_size(message) > RECORD_BYTES_MAX:
             raise errors.STREAM_STORE_FAILED(err="message too large").because("message to large")
+        if len(headers.encoded(message.subject)) > SUBJECT_BYTES_MAX:
+            raise errors.STREAM_STORE_FAILED(err="subject is too long")
 
     def sealed(self) -> None:
         if self.stream.config.sealed:
@@ -145,8 +146,11 @@ class Checks:
             raise errors.INSUFFICIENT_RESOURCES()
 
     def account_room(self, message: Message) -> None:
+        self.account_room_for(self.stored_size(message))
+
+    def account_room_for(self, size_bytes: int) -> None:
         usage = self.sink.usage
-        if usage is not None and 0 <= usage.max < usage.used + self.stored_size(message):
+        if usage is not None and 0 <= usage.max < usage.used + size_bytes:
             raise errors.ACCOUNT_RESOURCES_EXCEEDED()
 
     # Headers, in the plain order

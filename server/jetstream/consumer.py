@@ -17,7 +17,7 @@ from server.jetstream._policies import GroupFlow
 from server.jetstream._restored import fit_to_stream, has_record, restore
 from server.jetstream.consumer_config import ConsumerConfig
 from server.jetstream.consumerbook import key_of
-from server.jetstream.gotime import time_ns
+from server.jetstream.gotime import store_ns
 from server.jetstream.policies import Policies
 
 if TYPE_CHECKING:
@@ -257,6 +257,6 @@ def starting_seq(stream: Stream, config: ConsumerConfig) -> int:
 def seq_of_time(stream: Stream, config: ConsumerConfig, last: int) -> int:
     """The first message of the start time or later; with filters the first they let through,
     unless that is the stream's last one."""
-    seq = stream.store.first_seq_from_time(time_ns(config.opt_start_time or ""))
+    seq = stream.store.first_seq_from_time(store_ns(config.opt_start_time or ""))
     heard = stream.store.load_next(seq, config.filters) if config.filters else None
     return heard.seq if heard is not None and seq < heard.seq < last else seq

@@ -23,7 +23,7 @@ from server.jetstream.apierror import ApiError
 from server.jetstream.config import StreamConfig
 from server.jetstream.consumer_config import ConsumerConfig
 from server.jetstream.gojson import quoted
-from server.jetstream.gotime import duration_text, time_ns
+from server.jetstream.gotime import duration_text, store_ns, time_ns
 from server.jetstream.validate import (
     DESCRIPTION_BYTES_MAX,
     METADATA_BYTES_MAX,
@@ -423,7 +423,7 @@ def check_reset(config: ConsumerConfig, seq: int, seq_of_time: Callable[[int], i
             raise errors.CONSUMER_INVALID_RESET(err="below start seq")
         return
     if config.deliver_policy == "by_start_time" and config.opt_start_time is not None:
-        if seq < seq_of_time(time_ns(config.opt_start_time)):
+        if seq < seq_of_time(store_ns(config.opt_start_time)):
             raise errors.CONSUMER_INVALID_RESET(err="below start time")
         return
     raise errors.CONSUMER_INVALID_RESET(err="not allowed")

@@ -65,6 +65,8 @@ class Copier:
         self.error: ApiError | None = None
         self.asked = False
         self.blocked = False
+        self.fault = ""
+        """What the log was told of last; it is told once."""
         self.closed = False
         self.armed_ns: int | None = None
         self.heard_ns = 0
@@ -198,10 +200,7 @@ class Copier:
             if message is None:
                 break
             self.attempted_seq = message.seq
-            try:
-                self.take(message)
-            except ApiError as error:
-                self.block(error)
+            if not self.taken(message):
                 break
             self.position = message.seq
             cost += MESSAGE_COST
@@ -212,6 +211,20 @@ class Copier:
             self.heard()
             self.copied()
             ingest.arm()
+
+    def taken(self, message: StoredMessage) -> bool:
+        """Whether the target took it. What was stored although it failed is not tried again."""
+        self.publisher.has_changed_store = False
+        try:
+            self.take(message)
+        except ApiError as error:
+            self.block(error)
+            return False
+        except Exception as error:
+            if self.publisher.has_changed_store:
+                self.ingest.shared.commit.broken(self.ingest.sink, error)
+            raise
+        return True
 
     def copy_plain(self, messages_max: int) -> int:
         """Copy what needs nothing of Python; how many."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from traceback import format_exc
 from typing import TYPE_CHECKING, Final
 
 from server.jetstream import errors
@@ -140,7 +141,25 @@ class Copiers:
     def run(self) -> None:
         dirty, self._dirty = self._dirty, {}
         for copier in dirty:
-            copier.run()
+            try:
+                copier.run()
+            except Exception as error:
+                self._failed(copier, error)
+            else:
+                if not copier.blocked:
+                    copier.fault = ""
+
+    def _failed(self, copier: Copier, error: Exception) -> None:
+        """A fault of ours: it is tried again later, and keeps nobody else from copying."""
+        target, origin = copier.target, copier.source.name
+        if copier.fault != repr(error):
+            copier.fault = repr(error)
+            self.engine.warn(
+                f"Stream '{target.account.name} > {target.name}' cannot copy from '{origin}': "
+                f"{error!r}\n{format_exc()}".rstrip()
+            )
+        copier.error = errors.STREAM_GENERAL_ERROR(err="internal error")
+        copier.block(copier.error)
 
     def origin_of(self, copier: Copier) -> Stream | None:
         """The stream that a copier reads, if it is here."""

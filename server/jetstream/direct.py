@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from server.jetstream import gojson, headers
 from server.jetstream._directsub import DirectSub
-from server.jetstream.api.request import MessageGetRequest, needs_newer_level
+from server.jetstream.api.request import MessageGetRequest
+from server.jetstream.apilevel import needs_newer_level
 from server.jetstream.goscan import JsonError
-from server.jetstream.gotime import time_ns, time_text
-from server.version import JETSTREAM_API_LEVEL
+from server.jetstream.gotime import store_ns, time_text
 from storage.ports import StoredMessage, TooManyResultsError
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class DirectGet:
 
     def answered(self, reply: str, block: bytes, body: bytes, key: str) -> None:
         try:
-            if needs_newer_level(block, JETSTREAM_API_LEVEL):
+            if needs_newer_level(block):
                 raise Refused(LEVEL)
             asked = self.last_of(body, key) if key else self.any_of(body)
             if asked.multi_last:
@@ -176,7 +176,7 @@ class DirectGet:
         stream = self.stream
         seq = asked.seq
         if asked.start_time is not None:
-            seq = stream.store.first_seq_from_time(time_ns(asked.start_time))
+            seq = stream.store.first_seq_from_time(store_ns(asked.start_time))
         pending = self.pending(seq, asked.next_by_subj) if asked.batch else 0
         last = sent_bytes = 0
         for count, message in enumerate(self.messages(asked, seq)):
@@ -232,9 +232,9 @@ class DirectGet:
             found = stream.store.multi_last(asked.multi_last, visible, RESULTS_MAX)
         except TooManyResultsError:
             raise Refused(TOO_MANY) from None
-        wanted = [seq for seq in found if seq >= asked.seq]
-        if not wanted:
+        if not found:
             raise Refused(NO_RESULTS)
+        wanted = [seq for seq in found if seq >= asked.seq]
         last = sent_bytes = 0
         pending = len(wanted)
         for count, seq in enumerate(wanted, 1):
@@ -262,7 +262,7 @@ class DirectGet:
         stream = self.stream
         up_to = asked.up_to_seq
         if asked.up_to_time is not None:
-            up_to = stream.store.first_seq_from_time(time_ns(asked.up_to_time))
+            up_to = stream.store.first_seq_from_time(store_ns(asked.up_to_time))
             if up_to <= stream.store.first_seq:
                 raise Refused(NO_RESULTS)
             up_to -= 1

@@ -95,6 +95,8 @@ class DiskStores:
         self._changes = 0
         self.unread: list[str] = []
         """Files of streams in memory that no configured key opens."""
+        self.torn: list[str] = []
+        """Such files that a loss of power has torn; they are removed."""
 
     @property
     def directory(self) -> DataDirectory:
@@ -284,6 +286,7 @@ class DiskStores:
             try:
                 settings = msgspec.json.decode(content, type=Settings)
             except msgspec.DecodeError:  # torn by a loss of power
+                self.torn.append(str(path))
                 path.unlink()
                 continue
             config = config_of(settings)

@@ -86,14 +86,14 @@ def parse(reply: str) -> Step | None:
     if len(tokens) < 6:
         return None
     _, batch_id, flow_text, gap, seq_text, operation_text = tokens
-    operation = headers.number(operation_text.encode())
-    seq = headers.number(seq_text.encode())
+    operation = headers.wrapped_number(headers.encoded(operation_text))
+    seq = headers.number(headers.encoded(seq_text))
     if not START <= operation <= PING or not 0 < seq < SEQ_END or gap not in ("ok", "fail"):
         return None
     first = seq == 1
     if (operation == START) > first or (operation in (APPEND, COMMIT_END) and first):
         return None
-    flow = headers.number(flow_text.encode())
+    flow = headers.wrapped_number(headers.encoded(flow_text))
     return Step(
         batch_id, min(flow, FLOW_MAX) if flow > 0 else FLOW_USUAL, gap == "ok", seq, operation
     )
@@ -125,10 +125,12 @@ class FastBatches:
         self.check_message(message)
         if step is None:
             raise errors.BATCH_PUBLISH_INVALID_PATTERN()
-        if len(step.batch_id.encode("utf-8", "surrogateescape")) > ID_BYTES_MAX:
+        if len(headers.encoded(step.batch_id)) > ID_BYTES_MAX:
             raise errors.BATCH_PUBLISH_INVALID_BATCH_ID()
         batch = self.open.get(step.batch_id) or self.begin(step)
         self.check_level(batch, message)
+        if batch.committed and step.operation != PING:
+            return  # It takes no more messages: who publishes waits for the PubAck.
         batch.deadline_ns = self.publisher.sink.now_ns + self.limits.idle_ns
         self.open[batch.batch_id] = self.open.pop(batch.batch_id)
         if step.operation == PING:

@@ -310,13 +310,16 @@ DEPTH_KEPT = 50
 BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]')
 
 SURROGATES = re.compile("[\ud800-\udfff]")
-LONE_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
+# A pair, one that is alone, any other escape: each is passed over as a whole.
+ESCAPE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})|\\."
+)
 
 
 def whole_text(piece: bytes) -> str:
     """Text for a decoder that is strict about UTF-8: what is broken becomes U+FFFD."""
     text = piece.decode("utf-8", "replace")
-    return LONE_SURROGATE.sub(r"\\ufffd", text)
+    return ESCAPE.sub(lambda found: r"\ufffd" if found[1] else found[0], text)
 
 
 def described(value: Any) -> str:

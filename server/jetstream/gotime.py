@@ -11,6 +11,12 @@ ZERO_TIME = "0001-01-01T00:00:00Z"
 LAYOUT = '"2006-01-02T15:04:05Z07:00"'
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SECOND_NS = 1_000_000_000
+DAY_SECONDS = 86_400
+CYCLE_YEARS, CYCLE_DAYS = 400, 146_097
+NS_MAX = 2**63 - 2
+"""A store is asked for what comes behind a time as well."""
+YEARS_SECONDS = -62_135_596_800, 253_402_300_799
+"""The years 1 to 9999."""
 PARTS = (
     ("2006", r"\d{4}"),
     ("-", "-"),
@@ -43,7 +49,7 @@ def normal_time(text: str) -> str:
     hour, minute, second = int(found[7]), int(found[9]), int(found[11])
     for bad, name in (
         (not 1 <= month <= 12, "month"),
-        (not 1 <= month <= 12 or not 1 <= day <= monthrange(max(year, 1), month)[1], "day"),
+        (not 1 <= month <= 12 or not 1 <= day <= monthrange(year or CYCLE_YEARS, month)[1], "day"),
         (hour > 23, "hour"),
         (minute > 59, "minute"),
         (second > 59, "second"),
@@ -78,9 +84,25 @@ def time_ns(text: str) -> int:
         raise TimeError(missing_part(text))
     tail = found[12]
     at = next(i for i, c in enumerate(tail) if c in "Z+-")
-    moment = datetime.fromisoformat(text[:19] + ("+00:00" if tail[at:] == "Z" else tail[at:]))
-    seconds = (moment - EPOCH) // timedelta(seconds=1)
+    year = int(found[1])
+    # The calendar repeats after 400 years, and Python has no year 0.
+    moment = datetime.fromisoformat(f"{year or CYCLE_YEARS:04}{text[4:19]}+00:00")
+    days = (moment - EPOCH).days - (0 if year else CYCLE_DAYS)
+    seconds = days * DAY_SECONDS + (moment - EPOCH).seconds - offset_seconds(tail[at:])
     return seconds * SECOND_NS + int(tail[1:at][:9].ljust(9, "0"))
+
+
+def offset_seconds(zone: str) -> int:
+    """How far a zone is ahead of UTC."""
+    if zone == "Z":
+        return 0
+    ahead = int(zone[1:3]) * 3600 + int(zone[4:6]) * 60
+    return -ahead if zone[0] == "-" else ahead
+
+
+def store_ns(text: str) -> int:
+    """The same for a store, whose clock has 64 bits: what is beyond is before or behind it all."""
+    return min(max(time_ns(text), -(2**63)), NS_MAX)
 
 
 def time_text(ns: int) -> str:
@@ -93,7 +115,9 @@ def time_text(ns: int) -> str:
 @lru_cache(maxsize=1024)
 def second_text(seconds: int) -> str:
     """Times shown together share their seconds, and a date costs more than its fraction."""
-    text = (EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+    least, most = YEARS_SECONDS
+    moment = EPOCH + timedelta(seconds=min(max(seconds, least), most))
+    text = moment.strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text:0>19}"
 
 

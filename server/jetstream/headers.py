@@ -10,6 +10,7 @@ from typing import Final
 
 LINE: Final = b"NATS/1.0\r\n"
 EMPTY: Final = b"NATS/1.0\r\n\r\n"
+NUMBER_DIGITS_MAX: Final = 20
 
 
 def value(block: bytes, name: bytes) -> bytes | None:
@@ -27,6 +28,11 @@ def value(block: bytes, name: bytes) -> bytes | None:
 def text(block: bytes, name: bytes) -> str:
     """The first field `name` as text, empty when it is not there."""
     return (value(block, name) or b"").decode("utf-8", "surrogateescape")
+
+
+def encoded(text: str) -> bytes:
+    """The bytes behind a text that a publisher wrote: they need not be UTF-8."""
+    return text.encode("utf-8", "surrogateescape")
 
 
 def removed(block: bytes, name: bytes) -> bytes:
@@ -81,5 +87,16 @@ def without_status(block: bytes) -> bytes:
 
 
 def number(field: bytes) -> int:
-    """An unsigned number; -1 when it is none."""
-    return int(field) if field.isdigit() and field.isascii() else -1
+    """An unsigned number of 64 bits; -1 when it is none."""
+    digits = field.lstrip(b"0") or field[-1:]
+    found = int(digits) if digits.isdigit() and len(digits) <= NUMBER_DIGITS_MAX else -1
+    return found if found < 2**64 else -1
+
+
+def wrapped_number(field: bytes) -> int:
+    """A number as the reference reads most: it runs over at 64 bits, signed; -1 when it is none."""
+    if not field.isdigit():
+        return -1
+    # 10**64 is a multiple of 2**64: what stands before the last 64 digits changes nothing.
+    found = int(field[-64:]) % 2**64
+    return found if found < 2**63 else found - 2**64

@@ -102,6 +102,7 @@ class StreamIngest:
             headers_only = config.republish.headers_only
             sink.copies = Republisher(republish, self.stream.name, headers_only)
         sink.ttls.clear()
+        self.publisher.drop_batches()
         self.configure_told()
         self.direct.configure()
         self.arm()
@@ -172,7 +173,7 @@ class StreamIngest:
         store = self.stream.store
         expired = store.expire(now_ns)
         for subject in expired.markers:
-            store.store_marker(subject, now_ns)
+            self.publisher.keep_marker(subject)
         if expired.messages or expired.markers:
             self.removed()
         self.sink.window.expire(now_ns)

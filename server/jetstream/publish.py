@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from traceback import format_exc
 from typing import TYPE_CHECKING, Final
 
 from server.core.msgtrace import DESTINATION, DISABLED
@@ -18,6 +19,7 @@ from server.jetstream.atomic import ATOMIC_ID, AtomicBatches
 from server.jetstream.checks import MESSAGE_ID, REQUEST_INFO, ROLLUP, TTL, Checks, Message
 from server.jetstream.fastbatch import FastBatches, batch_reply
 from server.jetstream.schedule import Schedules
+from storage._age import marker_headers
 from storage.ports import StoredMessage, StoreError
 
 if TYPE_CHECKING:
@@ -44,6 +46,8 @@ class Publisher:
         self.fast = FastBatches(self, limits, counts)
         self.trace: MessageTrace | None = None
         self.trace_error = ""
+        self.has_changed_store = False
+        """Whether the message at hand has begun to be stored."""
         self.sink: StreamSink
         self.checks: Checks
 
@@ -52,7 +56,21 @@ class Publisher:
         self.checks = Checks(self.stream, sink, self.max_payload)
 
     def __call__(self, subject: bytes, reply: bytes, block: bytes, payload: bytes) -> None:
-        """A message as it was published."""
+        """A message as it was published. A fault of ours that changed nothing costs only itself."""
+        self.has_changed_store = False
+        try:
+            self.hear(subject, reply, block, payload)
+        except Exception as error:
+            if self.has_changed_store:
+                raise
+            name = subject.decode("utf-8", "backslashreplace")
+            self.stream.engine.warn(
+                f"A message on {name!r} for stream '{self.stream.account.name} > "
+                f"{self.stream.name}' is refused: {error!r}\n{format_exc()}".rstrip()
+            )
+            self.refuse(reply, errors.STREAM_STORE_FAILED(err="internal error"))
+
+    def hear(self, subject: bytes, reply: bytes, block: bytes, payload: bytes) -> None:
         block = headers.without_status(block)
         name, self.trace_error = subject.decode("utf-8", "surrogateescape"), ""
         message = Message(name, reply, block, payload)
@@ -151,19 +169,25 @@ class Publisher:
         self.sink.ack(message.reply, seq, tail)
 
     def keep(self, message: Message) -> int:
-        """After the checks: store, carry out what the headers ask for, republish. The sequence."""
-        checks = self.checks
-        checks.server_room()
+        """After the checks, if there is room: `store`."""
+        self.checks.server_room()
+        if self.wanted(message.subject):
+            self.checks.account_room(message)
+        return self.store(message)
+
+    def store(self, message: Message) -> int:
+        """Store, carry out what the headers ask for, republish. The sequence."""
         if not self.wanted(message.subject):
+            self.has_changed_store = True
             seq = self.sink.skip_message(message.message_id)
             self.after(message, keep=0)
             return seq
-        checks.account_room(message)
-        checks.ttl(message)
+        self.checks.ttl(message)
         before = self.last_seq_for_republish(message.subject)
+        self.has_changed_store = True
         try:
             seq = self.sink.store_message(
-                message.subject.encode("utf-8", "surrogateescape"),
+                headers.encoded(message.subject),
                 message.headers,
                 message.payload,
                 ttl.ttl_ns(message.ttl_seconds),
@@ -181,7 +205,7 @@ class Publisher:
         """Streams that keep messages for consumers only skip what none of them wants."""
         if not self.sink.skip_unwanted:
             return True
-        name, interest = subject.encode("utf-8", "surrogateescape"), self.sink.interest
+        name, interest = headers.encoded(subject), self.sink.interest
         return interest is not None and interest.interested(name)
 
     def after(self, message: Message, keep: int) -> None:
@@ -212,12 +236,25 @@ class Publisher:
         """A copy for plain subscribers, when the message is durable."""
         if self.sink.copies is not None:
             self.sink.republish(
-                message.subject.encode("utf-8", "surrogateescape"),
+                headers.encoded(message.subject),
                 message.headers,
                 message.payload,
                 seq,
                 message.ts_ns,
                 before,
+            )
+
+    # Delete markers
+
+    def keep_marker(self, subject: str) -> None:
+        """The subject's last message grew too old: say so in its place, as with any publish."""
+        block = marker_headers(self.stream.config.subject_delete_marker_ttl)
+        try:
+            self.keep_own(Message(subject, b"", block, b""))
+        except ApiError as error:
+            self.stream.engine.warn(
+                f"Stream '{self.stream.account.name} > {self.stream.name}' cannot take the delete "
+                f"marker of {subject!r}: {error.description}"
             )
 
     # Schedules
@@ -239,7 +276,7 @@ class Publisher:
             message = self.scheduled_message(stored, follow)
             # As there: it is tried again at its next time, a one-shot schedule stays.
             with suppress(ApiError):
-                self.keep_scheduled(message)
+                self.keep_own(message)
             if follow.repeats and subject in self.schedules.by_subject:
                 self.schedules.put(subject, due.seq, follow.at_ns)
 
@@ -262,7 +299,7 @@ class Publisher:
         block = headers.removed_prefix(block, b"Nats-Expected-")
         for name in (MESSAGE_ID, TTL, ROLLUP):
             block = headers.removed(block, name)
-        block = headers.added(block, schedule.SCHEDULER, stored.subject.encode())
+        block = headers.added(block, schedule.SCHEDULER, headers.encoded(stored.subject))
         block = headers.added(
             block, schedule.NEXT, follow.text.encode() if follow.repeats else schedule.PURGE
         )
@@ -272,7 +309,7 @@ class Publisher:
                 block = headers.added(block, name, text)
         return Message(headers.text(own, schedule.TARGET), b"", block, content.payload)
 
-    def keep_scheduled(self, message: Message) -> None:
+    def keep_own(self, message: Message) -> None:
         """The server's own publish: the checks of who may are over."""
         message.subject = self.transformed(message.subject)
         checks = self.checks
@@ -335,6 +372,13 @@ class Publisher:
         self.fast.expire(now_ns)
         if self.schedules.by_subject:
             self.fire_schedules(now_ns)
+
+    def drop_batches(self) -> None:
+        """Open batches of a kind that is not allowed any more; nobody is told, as there."""
+        if not self.stream.config.allow_atomic:
+            self.atomic.clear()
+        if not self.stream.config.allow_batched:
+            self.fast.clear()
 
     def close(self) -> None:
         self.atomic.clear()

@@ -24,6 +24,7 @@ def check_staged(checks: Checks, message: Message, staged: Staged) -> None:
         checks.increment(message)
         checks.expected_stream(message)
         checks.ttl_allowed(message, strict=True)
+        checks.ttl(message)
         check_duplicate(checks, message, staged)
         checks.source(message)
     checks.counter(message, staged)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from config.duration import DurationError, parse_duration
+from server.jetstream import headers
 
 NEVER: Final = -1
 SECOND_NS: Final = 1_000_000_000
@@ -25,9 +26,10 @@ def ttl_seconds(text: bytes) -> int:
     try:
         duration_ns = parse_duration(word)
     except DurationError:
-        if not (text.isdigit() and text.isascii()):
+        seconds = headers.wrapped_number(text)
+        if seconds < 0:
             raise TtlError(word) from None
-        return int(text)
+        return seconds
     if duration_ns < SECOND_NS:
         raise TtlError(word)
     return duration_ns // SECOND_NS

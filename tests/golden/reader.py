@@ -302,6 +302,7 @@ class Frame:
     group: int
     index: int
     payload: bytes
+    goes_on: bool
 
 
 def read_segment(path: Path, identity: bytes, salt: int) -> Iterator[Frame]:
@@ -316,7 +317,8 @@ def read_segment(path: Path, identity: bytes, salt: int) -> Iterator[Frame]:
         seed = checksum(content[at : at + 32], salt + base + at)
         if kind == 0 or checksum(payload, seed) != number(content, at + 32):
             return  # the end of what was written
-        yield Frame(kind, number(content, at + 8), number(content, at + 16), payload)
+        group, index = number(content, at + 8), number(content, at + 16)
+        yield Frame(kind, group, index, payload, content[at + 5] == 1)
         at = (at + 40 + size + 7) & ~7
 
 
@@ -325,7 +327,9 @@ def read_log(folder: Path, identity: bytes, salt: int) -> list[Frame]:
     frames: list[Frame] = []
     for path in sorted(paths, key=lambda path: int(path.stem, 16)):
         frames.extend(read_segment(path, identity, salt))
-    return frames
+    # The end of a whole that was never written to its end does not count.
+    ends = {frame.group: at for at, frame in enumerate(frames) if not frame.goes_on}
+    return [frame for at, frame in enumerate(frames) if at <= ends.get(frame.group, -1)]
 
 
 def replay(stream: Stream, frame: Frame) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from storage._age import marker_headers
 from storage._store import StreamStore
 from storage.ports import (
     BytesLimitError,
@@ -431,7 +432,8 @@ def test_last_message_of_a_subject_leaves_a_marker(kind: StoreKind) -> None:
     put(store, "a", "b", "a", at_ns=0)
     expired = store.expire(11 * SECOND)
     assert (expired.messages, sorted(expired.markers)) == (3, ["a", "b"])
-    seq = store.store_marker("a", 11 * SECOND)
+    block = marker_headers(90 * SECOND)
+    seq = store.store("a", block, b"", 11 * SECOND, 90 * SECOND)
     marker = store.load(seq)
     assert marker is not None
     assert b"Nats-Marker-Reason: MaxAge\r\n" in marker.headers

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from server.app import App
 from server.core._client import Client
+from server.jetstream._commit import LocalCommit
 from server.jetstream.api import streams
 from server.jetstream.stream import Stream
 from server.jetstream.timers import Timers
+from server.jetstreaming import JetStream
 from tests.unit.jetstream.engine_world import EngineWorld
 from tests.unit.memory_client import MODERN, QUIET, RecordingHooks, World
 
@@ -133,3 +138,32 @@ def test_a_reply_told_in_json_that_is_none_is_no_fast_batch() -> None:
     stream.ingest.publisher(b"s", b"_R_.x", block, b"x")
     world.run()
     assert world.info("S")["state"]["messages"] == 1
+
+
+class Stopped:
+    """As much of the process's JetStream as healthz asks."""
+
+    failure: str | None = None
+
+    def __init__(self, commit: LocalCommit) -> None:
+        self.commit = commit
+        self.stores = SimpleNamespace(locked=[("$G", "L")])
+
+    stopped = JetStream.stopped
+
+
+@pytest.mark.feature("1.069")
+def test_healthz_names_each_stream_that_stopped_on_its_own() -> None:
+    world = EngineWorld()
+    stream = world.create("S", subjects=["s"])
+    world.create("T", subjects=["t"])
+    app = SimpleNamespace(jetstream=Stopped(world.ingests.commit))
+    world.ingests.commit.broken(stream.ingest.sink, ValueError("an invariant"))
+    found = App.health_errors(app)  # type: ignore[arg-type]
+    assert [(each["type"], each["account"], each["stream"]) for each in found] == [
+        ("STREAM", "$G", "L"),
+        ("STREAM", "$G", "S"),
+    ]
+    assert found[1]["error"] == "JetStream stream '$G > S' is down: an invariant"
+    app.jetstream.failure = "no space"
+    assert [each["type"] for each in App.health_errors(app)] == ["JETSTREAM"]  # type: ignore[arg-type]

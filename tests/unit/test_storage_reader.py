@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from pyspark_jetstream.committed import LogTail
 from storage._cipher import aes_available
 from storage._directory import DataDirectory
 from storage.filestore import FileStores
+from storage.identity import read_identity
 from storage.keys import ServerKeys
 from storage.ports import StoreLimits
 from tests.golden.content import KEY, LAST, RESERVED, expected
@@ -148,6 +150,34 @@ def test_deleted_and_new_streams_follow_from_the_log(tmp_path: Path) -> None:
     streams = read_directory(tmp_path)
     assert {group: stream.meta.settings["name"] for group, stream in streams.items()} == {2: "two"}
     assert streams[2].messages == {1: (1, 1, b"s", b"", b"kept")}
+
+
+@pytest.mark.feature("3.044")
+def test_a_whole_that_the_disk_has_in_part_is_not_read(tmp_path: Path) -> None:
+    stores = FileStores(tmp_path, **SIZES)
+    store, other = (stores.create({"name": name}) for name in ("one", "two"))
+    identity, salt = read_identity(tmp_path)
+    tail = LogTail(tmp_path / "log", identity, salt)
+
+    def seen() -> tuple[list[int], int]:
+        stores.wait(stores.commit())
+        tail.refresh()
+        return sorted(read_directory(tmp_path, "")[1].messages), tail.groups[1].last_seq
+
+    store.store("a", b"", b"1", 1)
+    assert seen() == ([1], 1)
+    store.begin_whole()
+    for _ in range(3):
+        store.store("a", b"", b"2", 1)
+        other.store("b", b"", b"2", 1)
+    assert seen() == ([1], 1)
+    store.store("a", b"", b"3", 1)
+    other.store("b", b"", b"3", 1)
+    store.end_whole()
+    assert seen() == ([1, 2, 3, 4, 5], 5)
+    store.store("a", b"", b"4", 1)
+    assert seen() == ([1, 2, 3, 4, 5, 6], 6)
+    stores.close()
 
 
 def test_the_golden_files_are_those_of_the_variants() -> None:

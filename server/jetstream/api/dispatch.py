@@ -17,11 +17,11 @@ from server.jetstream import errors
 from server.jetstream.advisory import Event
 from server.jetstream.api import backups, consumers, messages, streams, system
 from server.jetstream.api.queue import RequestQueue
-from server.jetstream.api.request import Answer, Endpoint, Request, Unanswered, needs_newer_level
+from server.jetstream.api.request import Answer, Endpoint, Request, Unanswered
 from server.jetstream.apierror import ApiError, ErrorKind
+from server.jetstream.apilevel import needs_newer_level
 from server.jetstream.engine import Engine
 from server.jetstream.gojson import encode
-from server.version import JETSTREAM_API_LEVEL
 
 if TYPE_CHECKING:
     from server.core._client import Client
@@ -309,5 +309,5 @@ def fits(endpoint: Endpoint, names: list[str]) -> bool:
 
 
 def check_level(request: Request) -> None:
-    if needs_newer_level(request.headers, JETSTREAM_API_LEVEL):
+    if needs_newer_level(request.headers):
         raise errors.REQUIRED_API_LEVEL()

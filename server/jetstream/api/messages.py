@@ -14,7 +14,7 @@ from server.jetstream.api.request import (
     Request,
     Unanswered,
 )
-from server.jetstream.gotime import time_ns, time_text
+from server.jetstream.gotime import store_ns, time_text
 from server.jetstream.stream import Stream
 from storage.ports import StoredMessage
 
@@ -49,7 +49,7 @@ def names_one(asked: MessageGetRequest) -> bool:
 def find(stream: Stream, asked: MessageGetRequest) -> StoredMessage | None:
     seq = asked.seq
     if asked.start_time is not None:
-        seq = stream.store.first_seq_from_time(time_ns(asked.start_time))
+        seq = stream.store.first_seq_from_time(store_ns(asked.start_time))
     if asked.next_by_subj:
         return stream.next_message(seq, asked.next_by_subj)
     if seq > 0:

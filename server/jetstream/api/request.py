@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=Struct)
 Answer = dict[str, Any]
-LEVEL_HEADER: Final = b"Nats-Required-Api-Level"
 
 
 @dataclass(slots=True)
@@ -122,26 +121,6 @@ class Endpoint:
     # Neither counted nor told to auditors, whatever comes of it.
     unseen: bool = False
     more_names: bool = False  # further tokens may follow
-
-
-def needs_newer_level(headers: bytes, level: int) -> bool:
-    """Whether the requester demands more than this server's API level."""
-    wanted = header_value(headers, LEVEL_HEADER)
-    if wanted is None:
-        return False
-    text = wanted.decode("utf-8", "replace")
-    digits = text[1:] if text[:1] in ("+", "-") else text
-    return not (digits.isascii() and digits.isdigit()) or int(text) > level
-
-
-def header_value(headers: bytes, name: bytes) -> bytes | None:
-    """The first value of a header that is there and not empty."""
-    at = headers.find(b"\r\n" + name + b":")
-    if at < 0:
-        return None
-    start = at + len(name) + 3
-    end = headers.find(b"\r\n", start)
-    return headers[start:end].lstrip(b" ") or None
 
 
 class Paged(Struct):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.differential.jetstream import publishes, reshaped_cases
+from tests.differential.jetstream import publishes, rare_cases, reshaped_cases
 from tests.differential.jetstream.client import Client
 from tests.differential.jetstream.play import known_differences
 from tests.differential.jetstream.publishes import Publishes, Send
@@ -76,7 +76,7 @@ def compare(pair: Pair, case: Publishes) -> None:
 
 
 def cases(group: str) -> list[Any]:
-    groups = publishes.GROUPS | reshaped_cases.GROUPS
+    groups = publishes.GROUPS | reshaped_cases.GROUPS | rare_cases.GROUPS
     return [pytest.param(case, id=case.name) for case in groups[group]()]
 
 
@@ -139,4 +139,10 @@ def test_fast_batches(pair: Pair, case: Publishes) -> None:
 @pytest.mark.feature("4.014", "4.015")
 @pytest.mark.parametrize("case", cases("direct"))
 def test_direct_gets(pair: Pair, case: Publishes) -> None:
+    compare(pair, case)
+
+
+@pytest.mark.feature("2.027", "2.028", "3.006", "3.018", "3.032", "3.038", "3.045", "4.012")
+@pytest.mark.parametrize("case", cases("rare"))
+def test_what_hardly_anybody_sends(pair: Pair, case: Publishes) -> None:
     compare(pair, case)
