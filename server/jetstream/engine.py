@@ -19,6 +19,7 @@ from server.jetstream.advisory import Advisories
 from server.jetstream.apierror import ApiError
 from server.jetstream.config import StreamConfig, adopt_required_level
 from server.jetstream.copiers import Copiers
+from server.jetstream.directbatches import DirectBatches
 from server.jetstream.offline import OfflineStream
 from server.jetstream.restores import Restores
 from server.jetstream.snapshots import Snapshots
@@ -158,6 +159,7 @@ class Engine:
             featureflags.is_on(options.feature_flags, featureflags.LONG_ACKS),
         )
         self.hub.set_book(stores.book)
+        self.direct_batches = DirectBatches(self.hub, warn)
         self.apply(options)
         self.advisories = Advisories(self)
 
