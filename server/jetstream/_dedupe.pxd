@@ -39,6 +39,8 @@ cdef class DedupeWindow:
     cdef void expire_some(self, int64_t now_ns, uint64_t most) noexcept nogil
     cdef void drop_oldest(self) noexcept nogil
     cdef void free_all(self) noexcept nogil
+    cdef int reserve(self, uint64_t ids) except -1 nogil
+    cdef int add_segment(self, uint32_t number) except -1 nogil
     cdef int add_bucket(self) except -1 nogil
     cdef void split(self, uint32_t number) noexcept nogil
     cdef int add_chunk(self) except -1 nogil

@@ -20,6 +20,7 @@ cdef extern from "_xxh64.h" nogil:
 
 cdef extern from *:
     int __builtin_clz(unsigned int number) nogil
+    void __builtin_prefetch(const void* address) nogil
 
 cdef enum:
     IDS_MAX = 8_388_608
@@ -30,6 +31,7 @@ cdef enum:
     FIRST_BUCKETS = 256
     KEY_BYTES_KEPT = 24
     FORGOTTEN_WITH_EACH = 8
+    SPLITS_AHEAD = 4
     FORGOTTEN_AT_ONCE = 16_384  # about a millisecond
 
 
@@ -201,22 +203,37 @@ cdef class DedupeWindow:
 
     # Growing
 
+    cdef int reserve(self, uint64_t ids) except -1 nogil:
+        """An empty window is about to get so many: their buckets are made at once, and none is split."""
+        cdef uint32_t number = FIRST_BUCKETS
+        if self.bucket_count:
+            return 0
+        self.add_segment(0)
+        while number < min(ids, self.ids_max):
+            self.add_segment(number)
+            number *= 2
+        self.bucket_count = self.bucket_base = number
+        return 0
+
     cdef int add_bucket(self) except -1 nogil:
-        """One more, or the first ones. A segment's pages are zeros that the kernel gives when they are used."""
         cdef uint32_t number = self.bucket_count
+        if number == 0:
+            return self.reserve(1)
+        if number & (number - 1) == 0:
+            self.add_segment(number)
+        self.split(number)
+        return 0
+
+    cdef int add_segment(self, uint32_t number) except -1 nogil:
+        """For the buckets from `number` on. Its pages are zeros that the kernel gives when they are used."""
         cdef uint32_t wanted = number if number else FIRST_BUCKETS
         cdef int segment = 0
-        if number & (number - 1) == 0:
-            if number:
-                segment = 31 - __builtin_clz(number) - FIRST_BUCKETS_BITS + 1
-            self.buckets[segment] = <uint32_t*>calloc(wanted, sizeof(uint32_t))
-            if self.buckets[segment] == NULL:
-                with gil:
-                    raise MemoryError
-        if number == 0:
-            self.bucket_count = self.bucket_base = FIRST_BUCKETS
-        else:
-            self.split(number)
+        if number:
+            segment = 31 - __builtin_clz(number) - FIRST_BUCKETS_BITS + 1
+        self.buckets[segment] = <uint32_t*>calloc(wanted, sizeof(uint32_t))
+        if self.buckets[segment] == NULL:
+            with gil:
+                raise MemoryError
         return 0
 
     cdef void split(self, uint32_t number) noexcept nogil:
@@ -225,7 +242,12 @@ cdef class DedupeWindow:
         cdef uint32_t* kept = self.bucket(number - self.bucket_base)
         cdef uint32_t* moved = self.bucket(number)
         cdef uint32_t place = kept[0]
+        cdef uint32_t ahead = min(number + SPLITS_AHEAD - self.bucket_base, self.bucket_base - 1)
         cdef MessageId* entry
+        # A few calls later this one is split, and its ids lie anywhere.
+        ahead = self.bucket(ahead)[0]
+        if ahead:
+            __builtin_prefetch(self.entry_at(ahead))
         while place:
             entry = self.entry_at(place)
             if <uint32_t>martlet_xxh64(entry.key, key_length(entry.length), self.seed) & mask == number:

@@ -45,6 +45,7 @@ cdef int note_id(void* context, const Record* record) except -1:
         return 0
     read_fields(record.hdr, record.hdr_len, &fields)
     if fields.message_id.length:
+        walk.window.reserve(walk.store.last_seq + 1 - record.seq)
         walk.window.add(fields.message_id.text, fields.message_id.length, record.seq, record.ts_ns)
     return 0
 
