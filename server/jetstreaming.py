@@ -36,6 +36,7 @@ STORE_FOLDER = "jetstream"
 UNITS = "KMGTPE"
 UINT64_MAX = 2**64 - 1
 MAINTENANCE_NS = 1_000_000_000
+SLICE_GAP_S = 0.001
 CIPHER_TITLES = {"chacha": "ChaCha20-Poly1305", "aes": "AES-GCM"}
 
 
@@ -93,6 +94,7 @@ class JetStream:
         durable = settled.jetstream.sync_always
         log = RecoveryLog(clock, logger.notice, logger.warn)
         self.stores = open_stores(Path(self.store_dir), settled.jetstream, log)
+        self._runs_again = False
         self._maintained_ns = started_ns
         self._pressure = MemoryPressure(pressure_file(), started_ns)
         self.commit = LocalCommit(broker.turn, self.stores.directory, self._log, lazy=not durable)
@@ -170,9 +172,8 @@ class JetStream:
 
     def tick(self) -> None:
         """What is due: ages, batches, schedules; the sync of a lazy directory."""
-        now_ns = self._clock.wall_ns()
-        self.ingests.timers.run(now_ns)
-        self.engine.timers.run(now_ns)
+        self.run_due()
+        self.engine.timers.run(self._clock.wall_ns())
         self.engine.hub.run_timers()
         self.engine.hub.keep_soon()
         self.commit.catch_up()
@@ -185,6 +186,18 @@ class JetStream:
             self._maintained_ns = now_ns
             self._pressure.relieve(now_ns, self.stores.directory.drop_caches)
             self.commit.maintain()
+
+    def run_due(self) -> None:
+        """A slice of each stream; the next one when the loop has served others."""
+        more = self.ingests.timers.run(self._clock.wall_ns())
+        if more and not self._runs_again and self.commit.ask_later is not None:
+            self._runs_again = True
+            self.commit.ask_later(SLICE_GAP_S, self._run_again)
+
+    def _run_again(self) -> None:
+        self._runs_again = False
+        self.run_due()
+        self.engine.broker.turn.run()
 
     def close(self) -> None:
         self.api.close()

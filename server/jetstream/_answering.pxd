@@ -47,4 +47,8 @@ cdef class Answering(Writer):
     cdef int send_copy(self, const Record* record, uint64_t before) except -1
     cdef bint send_answers(self) except -1
     cdef int send(self, Answer* answer) except -1
+    cdef int route_body(
+        self, const char* reply, uint32_t reply_len, int32_t header_size, const char* body,
+        size_t size
+    ) except -1
     cdef size_t fill_line(self, Answer* answer) except? 0

@@ -3,7 +3,8 @@
 
 Contract. Answers leave in the order in which they were added, each when all that the store had
 accepted by then is durable. They stand behind each other in one arena, which goes when it is
-empty and was large. Nothing here bounds it: the ingest bounds what is accepted and not durable.
+empty and was large. Nothing here bounds it: the ingest takes nothing more when it is full. What
+tells of nothing that is stored may be sent past it, by `route_body`.
 """
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
@@ -154,15 +155,25 @@ cdef class Answering(Writer):
 
     cdef int send(self, Answer* answer) except -1:
         cdef size_t size = self.fill_line(answer)
+        return self.route_body(
+            self.line, answer.reply_len, max(answer.header_size, 0), self.line + answer.reply_len,
+            size,
+        )
+
+    cdef int route_body(
+        self, const char* reply, uint32_t reply_len, int32_t header_size, const char* body,
+        size_t size
+    ) except -1:
+        """`body` ends in CRLF, which `size` does not count."""
         cdef Msg message
         cdef Sublist sublist = self.account.sublist
         cdef MatchResult* result
         cdef Chunk* chunk = NULL
         cdef int taken
-        message.subject = self.line
-        message.subject_len = answer.reply_len
-        message.header_size = answer.header_size if answer.header_size > 0 else 0
-        message.payload = self.line + answer.reply_len
+        message.subject = reply
+        message.subject_len = reply_len
+        message.header_size = header_size
+        message.payload = body
         message.size = <int32_t>size
         message.reply = NULL
         message.reply_len = 0

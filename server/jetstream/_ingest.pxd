@@ -42,6 +42,8 @@ cdef class StreamSink(Answering):
     cdef public int64_t message_bytes_max
     cdef public uint64_t waiting_messages_max
     cdef public uint64_t waiting_bytes_max
+    cdef public uint64_t answer_bytes_max
+    cdef public object on_first_id  # called when the window had no ids and has one; None: nobody asks
 
     cdef bytes last_message_id      # of the last message; None when its text is in last_id
     cdef char* last_id
@@ -70,6 +72,9 @@ cdef class StreamSink(Answering):
     cdef int hand_over(self, Msg* message) except -1
     cdef int refuse(self, Msg* message, object kind, dict parts) except -1
     cdef int too_many(self, Msg* message) except -1
+    cdef int say_now(
+        self, const char* reply, uint32_t reply_len, bytes headers, bytes body
+    ) except -1
     cdef int skip(self) except -1
     cdef int stored(self, const char* message_id, uint32_t id_len, uint64_t size) except -1
     cdef int set_last_id(self, const char* text, uint32_t length) except -1

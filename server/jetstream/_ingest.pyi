@@ -42,6 +42,10 @@ class StreamSink(Answering):
     message_bytes_max: int
     waiting_messages_max: int
     waiting_bytes_max: int
+    answer_bytes_max: int
+    """Of answers that wait until something is durable."""
+    on_first_id: Callable[[], object] | None
+    """Called when the window had no ids and has one."""
     shown_seq: int
     """The last one that may be shown: durable, or left out by a purge."""
     listeners: list[Callable[[int, int], None]]

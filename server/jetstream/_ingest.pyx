@@ -5,8 +5,9 @@ Contract. `deliver` does all for a plain message without a Python object: checks
 order, store (which copies), duplicate window, the answer noted in the arena. Messages with headers
 that need more, and all messages of streams with such a feature, go to `publisher` inside `deliver`,
 so that order is kept. Answers leave by `release`, in the order in which they were noted, each when
-all that was accepted before it is durable. What is accepted and not durable is bounded; beyond it a
-publish is refused with 429.
+all that was accepted before it is durable. What is accepted and not durable is bounded, and what is
+to be said of it; beyond it a publish is refused with 429. That, and that the stream is down, is
+said at once: it tells of nothing that is stored, and waits for no disk.
 """
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -95,7 +96,7 @@ cdef class StreamSink(Answering):
         self.window = DedupeWindow(window_ns, seed=account.broker.random)
         self.message_bytes_max = -1
         self.waiting_messages_max = 100_000
-        self.waiting_bytes_max = 128 << 20
+        self.waiting_bytes_max = self.answer_bytes_max = 128 << 20
         self.shown_seq = store.last_seq
         self.listeners = []
         self.ttls = {}
@@ -189,8 +190,10 @@ cdef class StreamSink(Answering):
         return 1
 
     cdef bint is_flooded(self) noexcept:
-        return self.waiting_messages >= self.waiting_messages_max or (
-            self.waiting_bytes >= self.waiting_bytes_max
+        return (
+            self.waiting_messages >= self.waiting_messages_max
+            or self.waiting_bytes >= self.waiting_bytes_max
+            or self.answer_tail - self.answer_head >= self.answer_bytes_max
         )
 
     cdef int fail(self, Msg* message, error) noexcept:
@@ -376,6 +379,8 @@ cdef class StreamSink(Answering):
         self.set_last_id(message_id, id_len)
         if id_len:
             self.window.add(message_id, id_len, self.store.last_seq, self.turn_ns)
+            if self.window.tail - self.window.head == 1 and self.on_first_id is not None:
+                self.on_first_id()
         self.waiting_messages += 1
         self.waiting_bytes += size
         self.turn_mark.messages += 1
@@ -420,20 +425,30 @@ cdef class StreamSink(Answering):
         if message.reply == NULL or self.no_ack:
             return 0
         body = answers.refusal(text_of(self.name, len(self.name)), kind(**parts))
+        if self.down is not None:
+            return self.say_now(message.reply, message.reply_len, b"", body)
         return self.add_answer(
             message.reply, message.reply_len, 0, body, <uint32_t>len(body), RAW
         )
 
     cdef int too_many(self, Msg* message) except -1:
-        cdef bytes body, headers = b"NATS/1.0 429 Too Many Requests\r\n\r\n"
         if message.reply == NULL:
             return 0
-        body = headers + answers.refusal(
-            text_of(self.name, len(self.name)), errors.STREAM_TOO_MANY_REQUESTS()
+        return self.say_now(
+            message.reply,
+            message.reply_len,
+            b"NATS/1.0 429 Too Many Requests\r\n\r\n",
+            answers.refusal(
+                text_of(self.name, len(self.name)), errors.STREAM_TOO_MANY_REQUESTS()
+            ),
         )
-        return self.add_answer(
-            message.reply, message.reply_len, 0, body, <uint32_t>len(body), <int32_t>len(headers)
-        )
+
+    cdef int say_now(
+        self, const char* reply, uint32_t reply_len, bytes headers, bytes body
+    ) except -1:
+        """Past all that waits for the disk. The text is its own: `line` may be on its way."""
+        cdef bytes text = headers + body + b"\r\n"
+        return self.route_body(reply, reply_len, <int32_t>len(headers), text, len(text) - 2)
 
     # For publish.py
 
@@ -492,7 +507,9 @@ cdef class StreamSink(Answering):
 
     def answer(self, bytes reply, bytes body, bytes headers=b""):
         cdef bytes whole = headers + body
-        if reply:
+        if reply and self.down is not None:
+            self.say_now(reply, <uint32_t>len(reply), headers, body)
+        elif reply:
             self.add_answer(
                 reply, <uint32_t>len(reply), 0, whole, <uint32_t>len(whole), <int32_t>len(headers)
             )

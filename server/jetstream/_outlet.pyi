@@ -1,6 +1,9 @@
 from server.core._account import Account
 from server.jetstream._hub import ConsumerHub
 
+def is_backed_up(account: Account, subject: str) -> bool:
+    """Whether the one connection that hears it has more than 8 MiB unwritten."""
+
 class Outlet:
     hub: ConsumerHub
     account: Account

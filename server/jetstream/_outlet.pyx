@@ -28,6 +28,23 @@ cdef bytes SIZE_FIELD = b"Nats-Msg-Size: "
 cdef bytes NO_HEADERS = b"NATS/1.0\r\n"
 
 
+cdef bint is_unwritten(const MatchResult* result) except -1:
+    """Whether the one connection that would get it has not written what it got before."""
+    cdef Connection connection
+    if result.plain_count != 1 or result.group_count or result.plain[0].sink == NULL:
+        return False
+    sink = <object>result.plain[0].sink
+    if not isinstance(sink, Connection):
+        return False
+    connection = <Connection>sink
+    return outbox_pending(&connection.out) > UNWRITTEN_MAX
+
+
+def is_backed_up(Account account not None, str subject not None):
+    cdef bytes to = subject.encode("utf-8", "surrogateescape")
+    return is_unwritten(account.sublist.match(to, len(to)))
+
+
 @cython.no_gc_clear
 cdef class Outlet:
     def __init__(self, ConsumerHub hub not None, Account account not None, bytes ack_prefix):
@@ -36,17 +53,7 @@ cdef class Outlet:
         self.ack_prefix = ack_prefix
 
     cdef bint is_backed_up(self, bytes to) except -1:
-        """Whether the one connection that would get it has not written what it got before."""
-        cdef MatchResult* result
-        cdef Connection connection
-        result = self.account.sublist.match(to, len(to))
-        if result.plain_count != 1 or result.group_count or result.plain[0].sink == NULL:
-            return False
-        sink = <object>result.plain[0].sink
-        if not isinstance(sink, Connection):
-            return False
-        connection = <Connection>sink
-        return outbox_pending(&connection.out) > UNWRITTEN_MAX
+        return is_unwritten(self.account.sublist.match(to, len(to)))
 
     cdef size_t write_reply(
         self, const Record* record, uint32_t deliveries, uint64_t consumer_seq, uint64_t pending

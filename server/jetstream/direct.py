@@ -26,6 +26,7 @@ MALFORMED: Final = "408 Malformed Request"
 BAD_REQUEST: Final = "408 Bad Request"
 NOT_FOUND: Final = "404 Message Not Found"
 NO_RESULTS: Final = "404 No Results"
+TOO_MANY_REQUESTS: Final = "429 Too Many Requests"
 TOO_MANY: Final = "413 Too Many Results"
 LEVEL: Final = "412 Required Api Level"
 
@@ -34,6 +35,11 @@ def unsubscribed(subs: list[DirectSub]) -> list[DirectSub]:
     for sub in subs:
         sub.unsubscribe()
     return []
+
+
+def size_of(message: StoredMessage) -> int:
+    """What counts for `max_bytes`."""
+    return len(message.subject) + len(message.headers) + len(message.payload)
 
 
 class Refused(Exception):
@@ -101,10 +107,25 @@ class DirectGet:
             if needs_newer_level(block):
                 raise Refused(LEVEL)
             asked = self.last_of(body, key) if key else self.any_of(body)
-            if asked.multi_last:
-                self.send_multi(asked, reply)
-            else:
-                self.send(asked, reply)
+            self.start(asked, reply)
+        except Refused as refusal:
+            self.status(reply, str(refusal))
+
+    def start(self, asked: MessageGetRequest, reply: str) -> None:
+        """One message at once; of many those that come first, the rest in slices."""
+        answers = self.answers(asked, reply)
+        if not (asked.batch or asked.multi_last):
+            next(answers, 0)
+            return
+        batches = self.stream.engine.direct_batches
+        if batches.is_full:
+            raise Refused(TOO_MANY_REQUESTS)
+        batches.start(self.stream.account, reply, answers)
+
+    def answers(self, asked: MessageGetRequest, reply: str) -> Iterator[int]:
+        """Sends a message with each step, the size of which it gives, and at last how it ended."""
+        try:
+            yield from (self.send_multi if asked.multi_last else self.send)(asked, reply)
         except Refused as refusal:
             self.status(reply, str(refusal))
 
@@ -171,7 +192,7 @@ class DirectGet:
     def bytes_max(self, asked: MessageGetRequest) -> int:
         return asked.max_bytes or self.stream.engine.broker.max_pending
 
-    def send(self, asked: MessageGetRequest, reply: str) -> None:
+    def send(self, asked: MessageGetRequest, reply: str) -> Iterator[int]:
         """One message, or as many as were asked for and an end."""
         stream = self.stream
         seq = asked.seq
@@ -191,7 +212,8 @@ class DirectGet:
             block = b"" if asked.no_hdr else self.shown(message, extra)
             last = message.seq
             stream.account.publish(reply, headers=block, payload=message.payload)
-            sent_bytes += len(message.subject) + len(message.headers) + len(message.payload)
+            yield len(block) + len(message.payload)
+            sent_bytes += size_of(message)
             if sent_bytes >= self.bytes_max(asked):
                 break
         if asked.batch:
@@ -208,7 +230,7 @@ class DirectGet:
             yield stream.message(seq)
             return
         for _ in range(asked.batch or 1):
-            found = stream.next_message(seq, asked.next_by_subj)
+            found = None if stream.closed else stream.next_message(seq, asked.next_by_subj)
             yield found
             if found is None:
                 return
@@ -223,7 +245,7 @@ class DirectGet:
             pending -= store.num_pending(durable + 1, wanted)
         return pending
 
-    def send_multi(self, asked: MessageGetRequest, reply: str) -> None:
+    def send_multi(self, asked: MessageGetRequest, reply: str) -> Iterator[int]:
         """The last message of each subject that matches, by sequence."""
         stream = self.stream
         up_to = self.ceiling(asked)
@@ -238,16 +260,16 @@ class DirectGet:
         last = sent_bytes = 0
         pending = len(wanted)
         for count, seq in enumerate(wanted, 1):
-            message = stream.message(seq)
+            message = None if stream.closed else stream.message(seq)
             if message is None:
                 raise Refused(NOT_FOUND)
             pending -= 1
             extra = ((b"Nats-Num-Pending", pending), (b"Nats-Last-Sequence", last))
-            stream.account.publish(
-                reply, headers=self.shown(message, extra), payload=message.payload
-            )
+            block = self.shown(message, extra)
+            stream.account.publish(reply, headers=block, payload=message.payload)
             last = seq
-            sent_bytes += len(message.subject) + len(message.headers) + len(message.payload)
+            yield len(block) + len(message.payload)
+            sent_bytes += size_of(message)
             if sent_bytes >= self.bytes_max(asked) or 0 < asked.batch <= count:
                 break
         fields = (

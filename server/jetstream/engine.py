@@ -19,6 +19,7 @@ from server.jetstream.advisory import Advisories
 from server.jetstream.apierror import ApiError
 from server.jetstream.config import StreamConfig, adopt_required_level
 from server.jetstream.copiers import Copiers
+from server.jetstream.directbatches import DirectBatches
 from server.jetstream.offline import OfflineStream
 from server.jetstream.restores import Restores
 from server.jetstream.snapshots import Snapshots
@@ -52,6 +53,8 @@ class JetStreamAccount:
         self.names: list[str] = []
         """In order."""
         self._subjects: SubjectIndex[Stream] = SubjectIndex()
+        self._matching: tuple[str, list[str]] = ("", [])
+        """What was asked for last, by subject: pages of one listing ask for the same."""
         self._reserved_bytes: Counter[str] = Counter()
         self.offline: dict[str, OfflineStream] = {}
         """By name: kept, and not served."""
@@ -74,11 +77,13 @@ class JetStreamAccount:
         stream.update(config)
 
     def _enter(self, stream: Stream, config: StreamConfig) -> None:
+        self._matching = ("", [])
         for subject in config.subjects:
             self._subjects.add(subject, stream)
         self._reserved_bytes[config.storage] += max(config.max_bytes, 0)
 
     def _leave(self, config: StreamConfig) -> None:
+        self._matching = ("", [])
         for subject in config.subjects:
             self._subjects.remove(subject)
         self._reserved_bytes[config.storage] -= max(config.max_bytes, 0)
@@ -115,11 +120,15 @@ class JetStreamAccount:
         """The streams that hear something of `subject`, by name; all when it is empty."""
         if not subject:
             return sorted([*self.names, *self.offline]) if self.offline else self.names
-        found = {stream.name for stream in self._subjects.overlapping(subject)}
-        for name, offline in self.offline.items():
-            if any(overlaps(subject, own) for own in offline.config.subjects):
-                found.add(name)
-        return sorted(found)
+        if self._matching[0] != subject:
+            found = {stream.name for stream in self._subjects.overlapping(subject)}
+            self._matching = (subject, sorted(found))
+        offline = [
+            name
+            for name, each in self.offline.items()
+            if any(overlaps(subject, own) for own in each.config.subjects)
+        ]
+        return sorted([*self._matching[1], *offline]) if offline else self._matching[1]
 
 
 class Engine:
@@ -158,6 +167,7 @@ class Engine:
             featureflags.is_on(options.feature_flags, featureflags.LONG_ACKS),
         )
         self.hub.set_book(stores.book)
+        self.direct_batches = DirectBatches(self.hub, warn)
         self._follow(options)
         self.advisories = Advisories(self)
 

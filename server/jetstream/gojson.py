@@ -14,7 +14,16 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Annotated, Any, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    NamedTuple,
+    NoReturn,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import msgspec
 
@@ -209,10 +218,19 @@ def kinds(struct: type[msgspec.Struct]) -> Mapping[str, Kind]:
     return found
 
 
+@cache
+def folded_names(struct: type[msgspec.Struct]) -> Mapping[str, str]:
+    """The key of each field by its name without upper and lower case; of equal ones the first."""
+    names: dict[str, str] = {}
+    for name in kinds(struct):
+        names.setdefault(name.casefold(), name)
+    return names
+
+
 def fill(into: T, value: dict[str, Any], path: str, report: Report, strict: bool) -> T:
-    table = kinds(type(into))
+    table, names = kinds(type(into)), folded_names(type(into))
     for key, item in value.items():
-        name = key if key in table else folded(table, key)
+        name = key if key in table else names.get(key.casefold())
         if name is None:
             if strict:
                 report(f"json: unknown field {quoted(key)}")
@@ -222,23 +240,19 @@ def fill(into: T, value: dict[str, Any], path: str, report: Report, strict: bool
     return into
 
 
-def folded(table: Mapping[str, Kind], key: str) -> str | None:
-    wanted = key.casefold()
-    return next((name for name in table if name.casefold() == wanted), None)
+def refuse(text: str) -> NoReturn:
+    """The first mistake is the one that is told: nobody looks further."""
+    raise JsonError(text)
 
 
 def decode(struct: type[T], body: bytes, go: str, strict: bool = True) -> T:
     """The request in `body`; JsonError with the reference's text when it is not one."""
-    mistakes: list[str] = []
     result = struct()
     for value in values(body):
         if isinstance(value, dict):
-            fill(result, value, f"Go struct field {go}", mistakes.append, strict)
+            fill(result, value, f"Go struct field {go}", refuse, strict)
         elif value is not None:
-            kind = described(value)
-            mistakes.append(f"json: cannot unmarshal {kind} into Go value of type server.{go}")
-        if mistakes:
-            raise JsonError(mistakes[0])
+            refuse(f"json: cannot unmarshal {described(value)} into Go value of type server.{go}")
     return result
 
 

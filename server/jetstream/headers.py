@@ -46,14 +46,20 @@ def removed_prefix(block: bytes, prefix: bytes) -> bytes:
 
 
 def _without(block: bytes, mark: bytes) -> bytes:
-    while True:
-        start = block.find(mark) + 1
+    """In one pass: a block may have thousands of them before anybody looks at its size."""
+    kept, done = [], 0
+    start = block.find(mark) + 1
+    while start:
         end = block.find(b"\r\n", start)
-        if start == 0 or end < 0:
-            return block
-        block = block[:start] + block[end + 2 :]
-        if len(block) <= len(EMPTY):
-            return b""
+        if end < 0:
+            break
+        kept.append(block[done:start])
+        done = end + 2
+        start = block.find(mark, done - 1) + 1
+    if not kept:
+        return block
+    rest = b"".join([*kept, block[done:]])
+    return rest if len(rest) > len(EMPTY) else b""
 
 
 def added(block: bytes, name: bytes, field: bytes) -> bytes:

@@ -21,8 +21,10 @@ from storage._store import StreamStore
 if TYPE_CHECKING:
     from server.core.msgtrace import MessageTrace
 
-EXPIRE_AGAIN_NS = 1_000_000
-"""Many messages end at the same time: the rest follows in the next tick."""
+ANSWER_BYTES_MAX_LEAST = 64 << 20
+"""Answers that wait for the disk may always take this much; they are more than what is stored."""
+IDS_END_LATE_NS = 1_000_000_000
+"""Ids beyond their window count no more; their memory follows with those of the next second."""
 
 
 class Ingests:
@@ -63,10 +65,12 @@ class StreamIngest:
             window_ns=stream.config.duplicate_window,
         )
         self.sink.on_rollup = stream.roll_up
+        self.sink.on_first_id = self.arm
         self.publisher.attach(self.sink)
         shared.commit.adopt(self.sink)
         self.sink.waiting_messages_max = options.max_buffered_messages or 100_000
         self.sink.waiting_bytes_max = options.max_buffered_bytes or 128 << 20
+        self.sink.answer_bytes_max = max(self.sink.waiting_bytes_max, ANSWER_BYTES_MAX_LEAST)
         self.sink.listeners = stream.interest
         self.sink.usage = shared.usages.of(stream)
         self.sink.removed()
@@ -159,7 +163,10 @@ class StreamIngest:
             self.arm()
 
     def arm(self) -> None:
-        for at_ns in (self.stream.store.next_expiry_ns(), self.publisher.next_ns()):
+        ids_end_ns = self.sink.window.next_expiry_ns()
+        if ids_end_ns is not None:
+            ids_end_ns += IDS_END_LATE_NS
+        for at_ns in (self.stream.store.next_expiry_ns(), self.publisher.next_ns(), ids_end_ns):
             if at_ns is not None:
                 self.shared.timers.arm(self, at_ns)
 
@@ -178,6 +185,5 @@ class StreamIngest:
             self.removed()
         self.sink.window.expire(now_ns)
         self.publisher.tick(now_ns)
-        if expired.more:
-            self.shared.timers.arm(self, now_ns + EXPIRE_AGAIN_NS)
+        # What is left of each is due still.
         self.arm()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from server.core.msgtrace import DESTINATION, DISABLED
 from server.jetstream import answers, errors, headers, schedule, ttl
+from server.jetstream._lookback import lives, remember_ids, scheduling
 from server.jetstream.apierror import ApiError
 from server.jetstream.atomic import ATOMIC_ID, AtomicBatches
 from server.jetstream.checks import MESSAGE_ID, REQUEST_INFO, ROLLUP, TTL, Checks, Message
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
     from server.jetstream._ingest import StreamSink
     from server.jetstream.batchlimits import BatchCounts, BatchLimits
     from server.jetstream.stream import Stream
+    from storage._store import StreamStore
 
 STREAM_FAILED: Final = "the stream failed"
+FIRED_AT_ONCE: Final = 128
+"""Schedules, some milliseconds of work; the rest follows in the next tick."""
 
 
 class Publisher:
@@ -41,7 +45,7 @@ class Publisher:
         self.limits = limits
         self.max_payload = max_payload
         self.domain = stream.engine.domain
-        self.schedules = Schedules()
+        self.schedules = Schedules(self.is_there)
         self.atomic = AtomicBatches(self, limits, counts)
         self.fast = FastBatches(self, limits, counts)
         self.trace: MessageTrace | None = None
@@ -49,10 +53,12 @@ class Publisher:
         self.has_changed_store = False
         """Whether the message at hand has begun to be stored."""
         self.sink: StreamSink
+        self.store: StreamStore
         self.checks: Checks
 
     def attach(self, sink: StreamSink) -> None:
-        self.sink = sink
+        assert sink.store is not None
+        self.sink, self.store = sink, sink.store
         self.checks = Checks(self.stream, sink, self.max_payload)
 
     def __call__(self, subject: bytes, reply: bytes, block: bytes, payload: bytes) -> None:
@@ -265,9 +271,12 @@ class Publisher:
         elif message.subject in self.schedules.by_subject and message.rollup == "sub":
             self.schedules.remove(message.subject)
 
+    def is_there(self, seq: int) -> bool:
+        return lives(self.store, seq)
+
     def fire_schedules(self, now_ns: int) -> None:
         """Publish what is due; a repeating schedule gets its next time."""
-        for subject, due in self.schedules.take_due(now_ns):
+        for subject, due in self.schedules.take_due(now_ns, FIRED_AT_ONCE):
             stored = self.stream.store.load(due.seq)
             follow = self.next_due(stored, due.at_ns, now_ns)
             if stored is None or follow is None:
@@ -334,28 +343,27 @@ class Publisher:
             self.recover_schedules()
 
     def recover_window(self, since_ns: int) -> None:
-        store = self.stream.store
-        message = store.load_next(max(store.first_seq_from_time(since_ns), 1))
-        while message is not None:
-            message_id = headers.value(message.headers, MESSAGE_ID)
-            if message_id:
-                self.sink.window.remember(message_id, message.seq, message.ts_ns)
-            message = store.load_next(message.seq + 1)
+        remember_ids(self.store, self.sink.window, self.store.first_seq_from_time(since_ns))
 
     def recover_schedules(self) -> None:
-        """Messages that a schedule published say when it fires next."""
-        store = self.stream.store
-        message = store.load_next(1)
-        while message is not None:
+        """The last message that a schedule published says when it fires next."""
+        schedules, fired = scheduling(self.store)
+        for seq in schedules:
+            message = self.store.load(seq)
+            if message is None:
+                continue
             due = self.next_due(message, message.ts_ns, message.ts_ns)
-            scheduler = headers.text(message.headers, schedule.SCHEDULER)
             if due is not None:
-                self.schedules.put(message.subject, message.seq, due.at_ns)
-            elif scheduler in self.schedules.by_subject:
-                self.move_schedule(scheduler, headers.text(message.headers, schedule.NEXT))
-            message = store.load_next(message.seq + 1)
+                self.schedules.put(message.subject, seq, due.at_ns)
+        for scheduler, seq in fired.items():
+            known = self.schedules.by_subject.get(scheduler.decode("utf-8", "surrogateescape"))
+            message = self.store.load(seq)
+            if known is not None and known.seq < seq and message is not None:
+                self.move_schedule(message)
 
-    def move_schedule(self, subject: str, text: str) -> None:
+    def move_schedule(self, message: StoredMessage) -> None:
+        subject = headers.text(message.headers, schedule.SCHEDULER)
+        text = headers.text(message.headers, schedule.NEXT)
         try:
             at_ns = schedule.parse(f"@at {text}", None, 0, 0).at_ns
         except ValueError:

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import Final
@@ -28,6 +29,7 @@ SCHEDULER: Final = b"Nats-Scheduler"
 PURGE: Final = b"purge"
 SECOND_NS: Final = 1_000_000_000
 GRANULARITY_NS: Final = 250_000_000
+ENTRIES_LEAST: Final = 64
 NAMED: Final = {
     "@yearly": "0 0 0 1 1 *",
     "@annually": "0 0 0 1 1 *",
@@ -124,34 +126,62 @@ class Schedule:
 
 
 class Schedules:
-    """The schedules of one stream, by subject; the earliest first."""
+    """The schedules of one stream, by subject; the earliest first.
 
-    def __init__(self) -> None:
+    Entries that were replaced, and schedules whose messages were removed, are left out whenever
+    there are twice as many as the last look left.
+    """
+
+    def __init__(self, lives: Callable[[int], bool]) -> None:
+        """`lives` says whether the message with that sequence is still there."""
         self.by_subject: dict[str, Schedule] = {}
         self._heap: list[tuple[int, int, str]] = []
+        self._lives = lives
+        self._entries_max = ENTRIES_LEAST
+        self._schedules_max = ENTRIES_LEAST
 
     def put(self, subject: str, seq: int, at_ns: int) -> None:
         self.by_subject[subject] = Schedule(seq, at_ns)
+        if len(self.by_subject) > self._schedules_max:
+            self._leave_out_removed()
         heapq.heappush(self._heap, (at_ns, seq, subject))
+        if len(self._heap) > self._entries_max:
+            self._leave_out_replaced()
 
     def remove(self, subject: str) -> None:
         self.by_subject.pop(subject, None)
 
-    def take_due(self, now_ns: int) -> list[tuple[str, Schedule]]:
+    def take_due(self, now_ns: int, most: int) -> list[tuple[str, Schedule]]:
         """Those whose time has come, by sequence; each stays until it is put anew or removed."""
-        due = []
-        while self._heap and self._heap[0][0] <= now_ns:
-            at_ns, seq, subject = heapq.heappop(self._heap)
-            known = self.by_subject.get(subject)
-            if known is not None and (known.seq, known.at_ns) == (seq, at_ns):
-                due.append((subject, known))
+        due: list[tuple[str, Schedule]] = []
+        while self._heap and self._heap[0][0] <= now_ns and len(due) < most:
+            entry = heapq.heappop(self._heap)
+            if self._holds(entry):
+                due.append((entry[2], self.by_subject[entry[2]]))
         return sorted(due, key=lambda each: each[1].seq)
 
     def next_ns(self) -> int | None:
         while self._heap:
-            at_ns, seq, subject = self._heap[0]
-            known = self.by_subject.get(subject)
-            if known is not None and (known.seq, known.at_ns) == (seq, at_ns):
-                return at_ns
+            if self._holds(self._heap[0]):
+                return self._heap[0][0]
             heapq.heappop(self._heap)
         return None
+
+    def __len__(self) -> int:
+        """Entries, with those that were replaced."""
+        return len(self._heap)
+
+    def _holds(self, entry: tuple[int, int, str]) -> bool:
+        known = self.by_subject.get(entry[2])
+        return known is not None and (known.at_ns, known.seq) == entry[:2]
+
+    def _leave_out_removed(self) -> None:
+        gone = [subject for subject, known in self.by_subject.items() if not self._lives(known.seq)]
+        for subject in gone:
+            del self.by_subject[subject]
+        self._schedules_max = max(2 * len(self.by_subject), ENTRIES_LEAST)
+
+    def _leave_out_replaced(self) -> None:
+        self._heap = list({entry for entry in self._heap if self._holds(entry)})
+        heapq.heapify(self._heap)
+        self._entries_max = max(2 * len(self._heap), ENTRIES_LEAST)

@@ -23,6 +23,7 @@ from server.jetstream.config import (
     SubjectTransformConfig,
 )
 from server.jetstream.gotime import duration_text
+from server.jetstream.subjectindex import any_covered, first_overlap
 
 NAME_BYTES_MAX: Final = 255
 DESCRIPTION_BYTES_MAX: Final = 4096
@@ -32,6 +33,8 @@ DUPLICATE_WINDOW_NS: Final = 120 * SECOND_NS
 SHORTEST_NS: Final = 100 * MILLISECOND_NS
 NOT_IN_NAMES: Final = frozenset(" \t\r\n\f.*>\\/")
 API_PREFIX: Final = "$JS.API"
+NO_SUBJECT: Final = " "
+"""In place of an empty subject: one token that no subject has."""
 UNLIMITED_FIELDS: Final = (
     "max_msgs",
     "max_msgs_per_subject",
@@ -259,6 +262,7 @@ def check_mirror_alone(config: StreamConfig) -> None:
 
 
 def check_mirror_transforms(transforms: list[SubjectTransformConfig]) -> None:
+    colliding = first_collision([transform.src or NO_SUBJECT for transform in transforms])
     for at, transform in enumerate(transforms):
         if transform.src and not is_valid_subject(transform.src):
             raise errors.MIRROR_INVALID_SUBJECT_FILTER(err=f"invalid subject {transform.src}")
@@ -266,9 +270,8 @@ def check_mirror_transforms(transforms: list[SubjectTransformConfig]) -> None:
             check_mapping(transform.src, transform.dest)
         except TransformError as error:
             raise errors.MIRROR_INVALID_TRANSFORM_DESTINATION(err=error) from error
-        for other_at, other in enumerate(transforms):
-            if at != other_at and collide(transform.src, other.src):
-                raise errors.MIRROR_OVERLAPPING_SUBJECT_FILTERS()
+        if colliding is not None and at == colliding[0]:
+            raise errors.MIRROR_OVERLAPPING_SUBJECT_FILTERS()
 
 
 def durable_consumer_fits(source: StreamSource) -> bool:
@@ -335,10 +338,8 @@ def check_source(source: StreamSource) -> None:
             check_mapping(transform.src, transform.dest)
         except TransformError as error:
             raise errors.SOURCE_INVALID_TRANSFORM_DESTINATION(err=error) from error
-    for at, transform in enumerate(transforms):
-        for other_at, other in enumerate(transforms):
-            if at != other_at and is_subset(transform.src, other.src):
-                raise errors.SOURCE_OVERLAPPING_SUBJECT_FILTERS()
+    if any_covered([transform.src or NO_SUBJECT for transform in transforms]):
+        raise errors.SOURCE_OVERLAPPING_SUBJECT_FILTERS()
     if not durable_consumer_fits(source):
         raise errors.SOURCE_DURABLE_CONSUMER_CFG_INVALID()
 
@@ -405,17 +406,21 @@ def check_subjects(config: StreamConfig) -> None:
         if config.mirror is None and not config.sources:
             config.subjects = [config.name]
         return
-    seen: set[str] = set()
+    colliding = first_collision(config.subjects)
     for at, subject in enumerate(config.subjects):
         if not is_valid_subject(subject):
             raise invalid("invalid subject")
-        if subject in seen:
-            raise invalid("duplicate subjects detected")
         check_reserved(config, subject)
-        for other in config.subjects[at + 1 :]:
-            if is_valid_subject(other) and overlaps(other, subject):
-                raise invalid(f'subject "{subject}" overlaps with "{other}"')
-        seen.add(subject)
+        if colliding is not None and at == colliding[0]:
+            other = config.subjects[colliding[1]]
+            raise invalid(f'subject "{subject}" overlaps with "{other}"')
+
+
+def first_collision(subjects: list[str]) -> tuple[int, int] | None:
+    """The places of the first two of the valid ones that overlap."""
+    valid = [at for at, each in enumerate(subjects) if each == NO_SUBJECT or is_valid_subject(each)]
+    found = first_overlap([subjects[at] for at in valid])
+    return None if found is None else (valid[found[0]], valid[found[1]])
 
 
 def check_reserved(config: StreamConfig, subject: str) -> None:

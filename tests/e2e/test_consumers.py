@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
+from io import BufferedReader
 from pathlib import Path
 
 import nats
@@ -212,3 +213,39 @@ def test_who_reads_slowly_gets_everything(tmp_path: Path) -> None:
                     lines.read(size + 2)
                     got += 1
             lines.close()
+
+
+@pytest.mark.feature("4.010")
+def test_a_direct_batch_larger_than_a_connection_may_hold_comes_whole(tmp_path: Path) -> None:
+    count, size = 5_000, 8192
+    arguments = ("-js", "-sd", str(tmp_path))
+    with ServerProcess(tmp_path, *arguments, command=MARTLET, config="max_pending: 12MB") as server:
+        asker, reader = Client(server.port), socket.create_connection(("127.0.0.1", server.port))
+        with closing(asker), reader:
+            reader.settimeout(WAIT_S)
+            stream = {"name": "S", "subjects": ["s"], "storage": "memory", "allow_direct": True}
+            asker.request("$JS.API.STREAM.CREATE.S", json.dumps(stream).encode())
+            line = b"PUB s %d\r\n%b\r\n" % (size, b"x" * size)
+            for _ in range(count // 100):
+                asker._socket.sendall(100 * line)
+                asker.request("$JS.API.STREAM.INFO.S")
+            body = json.dumps({"seq": 1, "batch": count, "max_bytes": 1 << 30}).encode()
+            reader.sendall(b'CONNECT {"verbose":false,"headers":true}\r\nSUB to 1\r\n')
+            reader.sendall(b"PUB $JS.API.DIRECT.GET.S to %d\r\n%b\r\n" % (len(body), body))
+            for _ in range(100):
+                asker.request("$JS.API.STREAM.INFO.S")
+            with reader.makefile("rb") as lines:
+                assert messages_to_the_end(lines) == count
+
+
+def messages_to_the_end(lines: BufferedReader) -> int:
+    """How many came before the end of a batch."""
+    count = 0
+    while True:
+        line = lines.readline()
+        assert line
+        assert not line.startswith(b"-ERR"), line
+        if line.startswith(b"HMSG "):
+            if b"204 EOB" in lines.read(int(line.split()[-1]) + 2):
+                return count
+            count += 1

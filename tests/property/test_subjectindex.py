@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.core.subject import overlaps
-from server.jetstream.subjectindex import SubjectIndex
+from server.core.subject import is_subset, overlaps
+from server.jetstream.subjectindex import SubjectIndex, any_covered, any_overlap, first_overlap
 
 TOKENS = st.sampled_from(["a", "b", "*"])
 SUBJECTS = st.builds(
@@ -43,3 +43,29 @@ def test_a_subject_of_very_many_tokens_is_walked_without_recursion() -> None:
     assert set(index.overlapping(">")) == {"deep", "short"}
     index.remove(deep)
     assert list(index.overlapping(">")) == ["short"]
+
+
+@given(st.lists(SUBJECTS, max_size=12), SUBJECTS)
+def test_what_covers_a_subject(added: list[str], asked: str) -> None:
+    index: SubjectIndex[str] = SubjectIndex()
+    for subject in added:
+        index.add(subject, subject)
+    assert set(index.covering(asked)) == {each for each in added if is_subset(asked, each)}
+
+
+@given(st.lists(SUBJECTS, max_size=8))
+def test_lists_are_compared_as_pair_by_pair(subjects: list[str]) -> None:
+    pairs = [
+        (at, other)
+        for at in range(len(subjects))
+        for other in range(at + 1, len(subjects))
+        if overlaps(subjects[at], subjects[other])
+    ]
+    assert first_overlap(subjects) == (pairs[0] if pairs else None)
+    assert any_overlap(subjects) == bool(pairs)
+    assert any_covered(subjects) == any(
+        is_subset(one, other)
+        for at, one in enumerate(subjects)
+        for other_at, other in enumerate(subjects)
+        if at != other_at
+    )

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 NAMES_LIMIT: Final = 1024
 LIST_LIMIT: Final = 256
 SUBJECTS_LIMIT: Final = 100_000
+SUBJECTS_A_STEP: Final = 4_096
 NO_PAGE: Final[Answer] = {"total": 0, "offset": 0, "limit": 0}
 
 
@@ -115,21 +116,33 @@ def page_of(rows: Sequence[str], offset: int, limit: int) -> tuple[int, Sequence
     return offset, rows[offset : offset + limit]
 
 
-def stream_details(request: Request) -> Answer:
+def stream_details(request: Request) -> Answer | Generator[None, None, Answer]:
     asked = request.optional(StreamInfoRequest, "JSApiStreamInfoRequest")
     stream = request.stream(request.names[0])
     shown = stream_info(stream, details=asked.deleted_details, with_cluster=True)
-    page = dict(NO_PAGE)
-    if asked.subjects_filter:
-        total = stream.store.matching_subjects(asked.subjects_filter)
-        offset = max(asked.offset, 0)
-        if total:
-            page = {"total": total, "offset": offset, "limit": SUBJECTS_LIMIT}
-        if offset < total:
-            shown["state"]["subjects"] = stream.store.subject_totals(
-                asked.subjects_filter, offset, SUBJECTS_LIMIT
-            )
-    return page | shown
+    if not asked.subjects_filter:
+        return NO_PAGE | shown
+    return with_subjects(stream, shown, asked.subjects_filter, max(asked.offset, 0))
+
+
+def with_subjects(
+    stream: Stream, shown: Answer, filter_subject: str, offset: int
+) -> Generator[None, None, Answer]:
+    """A page of subjects, of which each step brings a part."""
+    total = stream.store.matching_subjects(filter_subject)
+    if not total:
+        return NO_PAGE | shown
+    end = min(total, offset + SUBJECTS_LIMIT)
+    subjects: dict[str, int] = {}
+    for at in range(offset, end, SUBJECTS_A_STEP):
+        yield
+        if stream.closed:
+            raise errors.STREAM_NOT_FOUND()
+        limit = min(SUBJECTS_A_STEP, end - at)
+        subjects |= stream.store.subject_totals(filter_subject, at, limit)
+    if offset < total:
+        shown["state"]["subjects"] = subjects
+    return {"total": total, "offset": offset, "limit": SUBJECTS_LIMIT} | shown
 
 
 def purge(request: Request) -> Generator[None, None, Answer]:

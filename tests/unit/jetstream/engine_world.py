@@ -127,7 +127,8 @@ class EngineWorld:
         end_ns = self.world.now_ns + int(seconds * 1e9)
         while self.world.now_ns < end_ns:
             self.world.now_ns = min(self.world.now_ns + 100_000_000, end_ns)
-            self.ingests.timers.run(self.world.now_ns)
+            while self.ingests.timers.run(self.world.now_ns):
+                pass
             self.engine.timers.run(self.world.now_ns)
             self.engine.hub.run_timers()
             self.run(1)

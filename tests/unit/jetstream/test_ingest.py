@@ -74,8 +74,11 @@ class Bench:
         self.commit.end_turn()
         self.sink.release(self.sink.last_seq if seq is None else seq)
         self.world.broker.turn.run()
-        lines = self.client.take().split(b"\r\n")
-        return [json.loads(line[line.index(b"{") :]) for line in lines if b"{" in line]
+        return bodies(self.client.take())
+
+
+def bodies(said: bytes) -> list[dict[str, object]]:
+    return [json.loads(line[line.index(b"{") :]) for line in said.split(b"\r\n") if b"{" in line]
 
 
 def error_codes(answers: list[dict[str, object]]) -> list[object]:
@@ -122,29 +125,41 @@ def test_a_duplicate_is_acknowledged_only_when_the_first_one_is_durable() -> Non
 def test_beyond_the_bound_a_publish_is_refused_until_the_disk_has_caught_up(bound: str) -> None:
     bench = Bench()
     setattr(bench.sink, bound, 2 if bound == "waiting_messages_max" else 40)
-    for _ in range(3):
-        bench.publish()
-    bench.commit.end_turn()
-    bench.sink.release(bench.sink.last_seq)
-    bench.world.broker.turn.run()
-    said = bench.client.take()
-    assert said.count(b'"seq":1}') == 1
-    assert said.count(b'"seq":2}') == 1
+    assert bench.publish() + bench.publish() == b""
+    said = bench.publish()
     assert b"NATS/1.0 429 Too Many Requests\r\n\r\n" in said
-    assert b'"err_code":10167' in said
+    assert error_codes(bodies(said)) == [10167], "it waits for no disk"
+    assert error_codes(bench.durable()) == [1, 2]
     assert bench.sink.waiting_messages == bench.sink.waiting_bytes == 0
     bench.publish()
     assert error_codes(bench.durable()) == [3]
 
 
-def test_a_store_that_is_down_refuses() -> None:
+@pytest.mark.feature("3.007")
+@pytest.mark.parametrize("field", ["Nats-Msg-Id: a", "Nats-Expected-Last-Sequence: 9"])
+def test_answers_that_wait_for_the_disk_are_bounded_too(field: str) -> None:
+    """Duplicates and refusals store nothing, and wait for what is stored all the same."""
+    bench = Bench(window_ns=10**9)
+    bench.sink.answer_bytes_max = 2_000
+    bench.publish("Nats-Msg-Id: a")
+    said = b"".join(bench.publish(field) for _ in range(100))
+    assert error_codes(bodies(said)) == [10167] * said.count(b"MSG r.1 1 ")
+    waiting = bench.durable()
+    assert 5 < len(waiting) < 50
+    assert len(waiting) + said.count(b"MSG r.1 1 ") == 101
+    bench.publish("Nats-Msg-Id: b")
+    assert error_codes(bench.durable()) == [2]
+
+
+def test_a_store_that_is_down_refuses_at_once() -> None:
     bench = Bench()
-    bench.sink.down = "no space left"
     bench.publish()
-    answers = bench.durable()
+    bench.sink.down = "no space left"
+    answers = bodies(bench.publish())
     assert error_codes(answers) == [10077]
     assert answers[0]["error"]["description"] == "no space left"  # type: ignore[index]
-    assert bench.store.messages == 0
+    assert bench.store.messages == 1
+    assert error_codes(bench.durable(0)) == []
 
 
 @pytest.mark.feature("3.003")
@@ -202,10 +217,9 @@ def test_an_invariant_that_breaks_stops_this_stream_only() -> None:
         lambda first, last: None, in_memory=False,
     )  # fmt: skip
     bench.sink.listen(["s.>"])
-    bench.publish("Nats-TTL: 1")
+    said = bench.publish("Nats-TTL: 1")
     assert [str(error) for error in bench.commit.errors] == ["impossible"]
-    bench.publish()
-    assert error_codes(bench.durable()) == [10077, 10077]
+    assert error_codes(bodies(said + bench.publish())) == [10077, 10077]
 
 
 def test_subjects_come_and_go() -> None:

@@ -75,14 +75,47 @@ def test_what_was_missed_fires_once() -> None:
 
 @pytest.mark.feature("3.034")
 def test_a_subject_has_one_schedule() -> None:
-    schedules = Schedules()
+    schedules = Schedules(lambda seq: True)
     schedules.put("a", 1, 100)
     schedules.put("b", 2, 50)
     schedules.put("a", 3, 70)
     assert schedules.next_ns() == 50
-    assert [(s, due.seq) for s, due in schedules.take_due(60)] == [("b", 2)]
-    assert [(s, due.seq) for s, due in schedules.take_due(200)] == [("a", 3)]
+    assert [(s, due.seq) for s, due in schedules.take_due(60, 9)] == [("b", 2)]
+    assert [(s, due.seq) for s, due in schedules.take_due(200, 9)] == [("a", 3)]
     schedules.put("a", 4, 300)
     schedules.remove("a")
     assert schedules.next_ns() is None
-    assert schedules.take_due(400) == []
+    assert schedules.take_due(400, 9) == []
+
+
+def test_replaced_and_removed_schedules_do_not_pile_up() -> None:
+    alive = set(range(10))
+    schedules = Schedules(lambda seq: seq in alive)
+    for round_ in range(5_000):
+        for seq in range(10):
+            schedules.put(f"s.{seq}", seq, 10**12 + round_)
+        # Its message goes without a word to the schedules, as by an age limit.
+        schedules.put(f"gone.{round_}", 10 + round_, 10**12)
+    assert len(schedules) < 200
+    assert len(schedules.by_subject) < 200
+    due = [subject for subject, _ in schedules.take_due(2 * 10**12, 1_000) if subject[0] == "s"]
+    assert due == [f"s.{seq}" for seq in range(10)]
+
+
+def test_what_was_taken_does_not_come_again_by_itself() -> None:
+    schedules = Schedules(lambda seq: True)
+    schedules.put("once", 1, 5)
+    assert [subject for subject, _ in schedules.take_due(5, 9)] == ["once"]
+    for seq in range(200):
+        schedules.put("other", 2 + seq, 1_000 + seq)
+    assert [subject for subject, _ in schedules.take_due(1_300, 9)] == ["other"]
+
+
+def test_many_that_are_due_at_once_come_in_parts() -> None:
+    schedules = Schedules(lambda seq: True)
+    for seq in range(10):
+        schedules.put(f"s.{seq}", seq, 5)
+    assert len(schedules.take_due(5, 4)) == 4
+    assert schedules.next_ns() == 5
+    assert len(schedules.take_due(5, 9)) == 6
+    assert schedules.next_ns() is None
