@@ -38,6 +38,14 @@ def local_path(place: str) -> Path | None:
     return None if "://" in place else Path(place)
 
 
+def local_folder(place: str, what: str) -> Path:
+    """A local path, for what cannot be anywhere else; a URL would only make odd folders here."""
+    path = local_path(place)
+    if path is None:
+        raise JetStreamError(f"{place}: {what} is a local folder")
+    return path
+
+
 class Folder:
     """Objects below a URL or a local path, by key. Puts are atomic: whole or not at all."""
 

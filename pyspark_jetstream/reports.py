@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from pyspark_jetstream.errors import JetStreamError
-from pyspark_jetstream.tables import NO_TABLES, files_now, partition_of, patiently
+from pyspark_jetstream.tables import check_tables, files_now, partition_of, patiently
 
 NS = 1_000_000_000
 BUCKETS_S = (1, 10, 60, 300, 900, 3600, 21_600, 86_400, 604_800)
@@ -89,9 +89,8 @@ class Tables:
 
     def __init__(self, root: Path, asked: Asked) -> None:
         self._asked = asked
+        check_tables(root)
         found = files_now(root)
-        if not found:
-            raise JetStreamError(f"{root} {NO_TABLES}")
         self.files = {path: place for path, place in found.items() if self._wanted(path)}
         self.samples = [place for path, place in found.items() if path.startswith("consumers/")]
 
@@ -176,15 +175,15 @@ def made(root: Path, asked: Asked, now_s: float) -> Report:
         bytes=0,
         bucket_s=bucket_s,
     )
+    fill_lag(report, tables)
     if low_ns > high_ns:
         return report
     by_subject, sizes = volumes(tables, bucket_s)
-    seconds = max((high_ns - low_ns) / NS, 1e-9)
+    seconds = max((high_ns - low_ns) / NS, 1.0)  # of what came at once no rate can be told
     fill_volumes(report, by_subject, asked, seconds)
     fill_sizes(report, sizes)
     fill_gaps(report, tables, asked.top)
     fill_duplicates(report, tables, asked.top)
-    fill_lag(report, tables)
     return report
 
 
