@@ -279,7 +279,8 @@ def rows_at_once(source: pq.ParquetFile, group: int) -> int:
     if "size" in source.schema_arrow.names:
         sizes = source.read_row_group(group, columns=["size"]).column("size")
         held = max(held, pc.sum(sizes).as_py() or 0)
-    return min(max(about.num_rows * MERGE_BYTES // max(held, 1), 1), MERGE_ROWS)
+    rows: int = about.num_rows
+    return min(max(rows * MERGE_BYTES // max(held, 1), 1), MERGE_ROWS)
 
 
 def row_groups(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
