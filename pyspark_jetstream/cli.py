@@ -105,7 +105,19 @@ def run_export(arguments: argparse.Namespace) -> int:
     return 1 if tally.damaged else 0
 
 
+def verify_archive(arguments: argparse.Namespace) -> int:
+    from pyspark_jetstream.verify import verify
+
+    found = verify(arguments.to)
+    say(f"{found.objects} objects ({found.bytes:,} bytes) read, {len(found.wrong)} wrong")
+    for words in found.wrong:
+        print(words, file=sys.stderr)
+    return 1 if found.wrong else 0
+
+
 def run_archive(arguments: argparse.Namespace) -> int:
+    if arguments.verify:
+        return verify_archive(arguments)
     from pyspark_jetstream.archive import Uploader
 
     uploader: Uploader | None = None
@@ -357,12 +369,16 @@ def build_parser() -> argparse.ArgumentParser:
     export.add_argument("--every", type=seconds, metavar="SECONDS", help="run on and on")
     export.set_defaults(run=run_export)
     archive = commands.add_parser("archive", help="copy sealed blocks to an object store")
-    archive.add_argument("--data", required=True, help="the server's store directory")
+    archive.add_argument("--data", help="the server's store directory")
     archive.add_argument("--to", required=True, help="s3://..., gs://..., az://... or a folder")
     archive.add_argument(
         "--follow", action="store_true", help="remove what the server's limits dropped"
     )
     archive.add_argument("--every", type=seconds, metavar="SECONDS", help="run on and on")
+    archive.add_argument(
+        "--verify", action="store_true",
+        help="send nothing: read all objects and compare them with their digests",
+    )  # fmt: skip
     archive.set_defaults(run=run_archive)
     add_analytics(commands)
     return parser
@@ -379,6 +395,12 @@ def main(words: Sequence[str] | None = None, *, modest: bool = False) -> int:
             parser.error("give --tables or --data")
         if arguments.tables and arguments.option:
             parser.error("--option is for --data: what the tables hold was chosen when they grew")
+    if arguments.command == "archive":
+        sends = [arguments.data, arguments.follow or None, arguments.every]
+        if arguments.verify and any(one is not None for one in sends):
+            parser.error("--verify goes with --to alone")
+        if not arguments.verify and not arguments.data:
+            parser.error("archive needs --data (or --verify)")
     try:
         status: int = arguments.run(arguments)
     except KeyboardInterrupt:

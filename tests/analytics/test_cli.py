@@ -56,6 +56,9 @@ def test_options_of_queries_are_not_for_tables(
         "analytics sql SELECT",
         "analytics sql --tables X --option streams=S SELECT",
         "archive --data X --to Y --every soon",
+        "archive --to Y",
+        "archive --to Y --verify --data X",
+        "archive --to Y --verify --follow",
     ],
 )
 def test_values_are_refused_with_the_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
