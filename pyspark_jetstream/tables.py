@@ -18,7 +18,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -393,11 +393,11 @@ def sweep_readers(folder: Path) -> None:
     for lock in folder.glob("*.lock"):
         try:
             file = written_alone(lock, str(folder))
-        except JetStreamError:
-            continue  # it reads
-        shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
-        lock.unlink(missing_ok=True)
-        file.close()
+        except (JetStreamError, OSError):
+            continue  # it reads; or it is another user's, who sweeps it
+        with file, suppress(OSError):
+            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+            lock.unlink(missing_ok=True)
 
 
 def patiently(read: Callable[[], Read]) -> Read:
