@@ -151,7 +151,7 @@ class AtomicBatches:
         store.begin_whole()
         try:
             for message in messages:
-                seq = publisher.store(message)
+                seq = publisher.store_checked(message)
         except Exception as error:
             # What was checked does not fail: the stream stops, and shows nothing of it.
             store.truncate(before)

@@ -175,13 +175,13 @@ class Publisher:
         self.sink.ack(message.reply, seq, tail)
 
     def keep(self, message: Message) -> int:
-        """After the checks, if there is room: `store`."""
+        """After the checks, if there is room: `store_checked`."""
         self.checks.server_room()
         if self.wanted(message.subject):
             self.checks.account_room(message)
-        return self.store(message)
+        return self.store_checked(message)
 
-    def store(self, message: Message) -> int:
+    def store_checked(self, message: Message) -> int:
         """Store, carry out what the headers ask for, republish. The sequence."""
         if not self.wanted(message.subject):
             self.has_changed_store = True
