@@ -44,7 +44,13 @@ class Row:
     dead: int
     generation: int
     flags: int
+    last_checksum: int  # of its last record, as the footer has it
+    before_checksum: int  # of the last record before it, as the header has it
     dead_bits: bytes
+
+    @property
+    def ends_with_footer(self) -> bool:
+        return bool(self.flags & ROW_SEALED and not self.flags & ROW_CUT)
 
     def dead_slots(self) -> Iterator[int]:
         for at, bits in enumerate(self.dead_bits):
@@ -92,15 +98,14 @@ def parse_rows(content: bytes, count: int) -> tuple[tuple[Row, ...], int]:
     tail = STATE_HEAD_BYTES + count * ROW.size
     for at in range(count):
         fields = ROW.unpack_from(content, STATE_HEAD_BYTES + at * ROW.size)
-        number, first, last, low, high, end, _, slots, messages, dead, generation, flags = fields[
-            :12
-        ]
+        number, first, last, low, high, end, _, *rest = fields
+        slots, messages, dead, generation, flags, _, _, checksum_last, checksum_before = rest
         size = (slots + 7) // 8 if flags & ROW_DEAD else 0
         bits = content[tail : tail + size]
         tail += size
-        rows.append(
-            Row(number, first, last, low, high, end, slots, messages, dead, generation, flags, bits)
-        )
+        counts = (slots, messages, dead, generation, flags)
+        sums = (checksum_last, checksum_before)
+        rows.append(Row(number, first, last, low, high, end, *counts, *sums, bits))
     return tuple(rows), tail
 
 

@@ -14,7 +14,6 @@ from pyspark_jetstream._decode import Damage, Decoder, Encrypted, open_records
 from pyspark_jetstream._walk import has_encrypted
 from pyspark_jetstream.blockfile import HEAD_BYTES, Block, Index, LocalSource, Source
 from pyspark_jetstream.columns import BatchMaker, Column
-from pyspark_jetstream.committed import TORN_PAUSE_S
 from pyspark_jetstream.errors import BlockDamaged, DataLoss, NotUsable
 from pyspark_jetstream.plan import Piece
 from pyspark_jetstream.predicates import Predicates
@@ -22,6 +21,9 @@ from pyspark_jetstream.sealed import KEY_ADVICE, open_sealed
 
 END = 1 << 32
 """No offset in a block is as high."""
+TORN_PAUSES_S = tuple(0.002 * 2**step for step in range(8))
+"""Half a second in all: who writes there may have to wait for its turn on a busy machine."""
+MOVES_MAX = 4
 
 
 @dataclass(frozen=True)
@@ -113,31 +115,40 @@ class PieceReader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         first = self.piece.first
-        for attempt in (1, 2):
+        moves = 0
+        pauses_s = iter(TORN_PAUSES_S)
+        tolerant = False
+        while True:
             try:
-                for decoder, batch in self._read(first, tolerant=False):
+                for decoder, batch in self._read(first, tolerant):
                     first = decoder.last_seen + 1
                     yield batch
                 return
             except FileNotFoundError:
-                now = self._successor()
+                moves += 1
+                now = self._successor() if moves <= MOVES_MAX else None
                 if now is None:
                     self._vanished()
                     return
                 self.piece = now
-            except BlockDamaged:
-                # Once more: a secure erase may have been writing just here.
-                if attempt == 2 and self.scan.fail_on_data_loss:
+            except BlockDamaged as failed:
+                if tolerant:
+                    self._skip(failed)
+                    return
+                # Once more: a secure erase may be writing just here.
+                pause_s = next(pauses_s, None)
+                if pause_s is not None:
+                    time.sleep(pause_s)
+                elif self.scan.fail_on_data_loss:
                     raise
-                time.sleep(TORN_PAUSE_S)
-        for _, batch in self._read(first, tolerant=True):
-            yield batch
+                else:
+                    tolerant = True
 
     def _read(self, first: int, tolerant: bool) -> Iterator[tuple[Decoder, pa.RecordBatch]]:
         piece = self.piece
         all_of_it = piece.whole and self._accepts is None
         source = CountedSource(self._opener(piece.location, all_of_it), self.tally)
-        with Block(source, piece.salt, piece.group, piece.key) as block:
+        with Block(source, piece.salt, piece.group, piece.key, piece.number) as block:
             index = self._index(block, first, tolerant)
             if not self._may_hold(block, tolerant):
                 return
