@@ -25,6 +25,9 @@ FRAME_HEAD_BYTES = 40
 PIECE_BYTES = 4 << 20
 TORN_TRIES = 100
 TORN_PAUSE_S = 0.002
+# Half a second in all, for what is costly to read again: whoever writes there may have to wait for
+# its turn on a busy machine.
+TORN_PAUSES_S = tuple(0.002 * 2**step for step in range(8))
 ROW_SEALED, ROW_FRAMED, ROW_SPARSE, ROW_DEAD, ROW_CUT, ROW_UNREADABLE = 1, 2, 4, 8, 16, 32
 FRAME_RECORDS, FRAME_FORGET, FRAME_ERASE, FRAME_DROP, FRAME_CUT, FRAME_GONE = 1, 2, 3, 4, 5, 8
 

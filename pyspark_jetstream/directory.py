@@ -221,7 +221,14 @@ class StreamFiles:
     ) -> Iterator[BlockView]:
         known = {row.number: row for row in state.rows}
         dead_seqs = sorted(set(dead))
-        for number, path in self._files(state):
+        files = self._files(state)
+        alive = {
+            row.number
+            for row in state.rows
+            if row.last_seq >= view.floor and messages_left(row, dead_seqs) > 0
+        }
+        view.held = frozenset(alive.union(number for number, _ in files))
+        for number, path in files:
             row = known.pop(number, None)
             if row is None and number < state.next_number:
                 continue  # removed; its file goes in a moment
@@ -337,9 +344,13 @@ def rewritten_since(block: Block, row: Row) -> bool:
 
 def is_missed(row: Row, view: StreamView, dead_seqs: list[int]) -> bool:
     """Whether messages are gone with the block: all of them may have been deleted before."""
-    gone = row.dead + count_between(dead_seqs, row.first_seq, row.last_seq)
     readable = row.last_seq >= view.floor and not row.flags & ROW_UNREADABLE
-    return readable and gone < row.messages
+    return readable and messages_left(row, dead_seqs) > 0
+
+
+def messages_left(row: Row, dead_seqs: list[int]) -> int:
+    gone = row.dead + count_between(dead_seqs, row.first_seq, row.last_seq)
+    return row.messages - gone
 
 
 def unreadable(number: int, row: Row | None, failed: BlockDamaged) -> Unreadable:

@@ -14,6 +14,7 @@ from pyspark_jetstream._decode import Damage, Decoder, Encrypted, open_records
 from pyspark_jetstream._walk import has_encrypted
 from pyspark_jetstream.blockfile import HEAD_BYTES, Block, Index, LocalSource, Source
 from pyspark_jetstream.columns import BatchMaker, Column
+from pyspark_jetstream.committed import TORN_PAUSES_S
 from pyspark_jetstream.errors import BlockDamaged, DataLoss, NotUsable
 from pyspark_jetstream.plan import Piece
 from pyspark_jetstream.predicates import Predicates
@@ -21,8 +22,6 @@ from pyspark_jetstream.sealed import KEY_ADVICE, open_sealed
 
 END = 1 << 32
 """No offset in a block is as high."""
-TORN_PAUSES_S = tuple(0.002 * 2**step for step in range(8))
-"""Half a second in all: who writes there may have to wait for its turn on a busy machine."""
 MOVES_MAX = 4
 
 

@@ -57,6 +57,7 @@ class StreamView:
     lost: list[tuple[int, int]] = field(default_factory=list)
     missing: list[tuple[int, int, int]] = field(default_factory=list)  # number, first, last
     damaged: list[Unreadable] = field(default_factory=list)
+    held: frozenset[int] = frozenset()  # numbers of all blocks with messages, readable or not
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ from pyspark_jetstream.plan import Piece
 from pyspark_jetstream.view import BlockView, StreamView
 from storage._store import StreamStore
 from storage.filestore import FileStores
-from tests.analytics.stores import SMALL_BLOCKS, live, parsed, settings, settle
+from tests.analytics.stores import SMALL_BLOCKS, checkpoint, live, parsed, settings, settle
 
 COUNT = 4000
 EVERYTHING = list(range(1, COUNT + 1))
@@ -231,16 +231,6 @@ def test_a_block_in_the_place_of_another(data: Path) -> None:
     with pytest.raises(DataLoss, match=r"block 0+1 in the place of 0+2"):
         seqs(data)
     assert seqs(data, failOnDataLoss="false") == without(block)
-
-
-def checkpoint(stores: FileStores) -> None:
-    for _ in range(5):
-        settle(stores)
-        stores.directory.maintain()
-    settle(stores)
-    for home in stores.directory.homes.values():
-        stores.directory.checkpoint_now(home, False)
-    settle(stores)
 
 
 def test_an_older_copy_of_a_block_is_told(tmp_path: Path) -> None:
