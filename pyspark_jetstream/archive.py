@@ -30,8 +30,9 @@ from pyspark_jetstream._walk import walk
 from pyspark_jetstream.blockfile import HEAD_BYTES, TRAILER_BYTES, Block
 from pyspark_jetstream.claim import Claim
 from pyspark_jetstream.committed import TORN_PAUSES_S, signature
-from pyspark_jetstream.directory import Directory, parse_meta, read_identity
+from pyspark_jetstream.directory import Directory, read_identity
 from pyspark_jetstream.errors import BlockDamaged, NotUsable
+from pyspark_jetstream.meta import parse_meta
 from pyspark_jetstream.objects import Folder, local_path
 from pyspark_jetstream.plan import Piece
 from pyspark_jetstream.sealed import master_key
@@ -70,6 +71,9 @@ class BytesSource:
 
     def view(self, start: int, length: int) -> bytes | memoryview:
         return self.read(start, length)
+
+    def changed(self) -> bool:
+        return False
 
     def close(self) -> None:
         pass

@@ -8,12 +8,11 @@ names it.
 from __future__ import annotations
 
 import bisect
-import json
 import struct
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark_jetstream._walk import checksum, walk
@@ -40,33 +39,17 @@ from pyspark_jetstream.committed import (
     signature,
 )
 from pyspark_jetstream.errors import BlockDamaged, NotUsable
-from pyspark_jetstream.sealed import KEY_ADVICE, WrongKey, master_key, open_sealed
+from pyspark_jetstream.meta import Meta, TornMeta, parse_meta
+from pyspark_jetstream.sealed import master_key
 from pyspark_jetstream.view import BlockView, StreamView, Unreadable
 
 IDENTITY = struct.Struct("<8sH6x16sQ16xQ")
-META_HEAD = struct.Struct("<8sHB5xQQ")
 LAST = 0xFFFFFFFFFFFFFFFF
 PLACES = ("", "data", "jetstream/data", "jetstream")
 
 
-class TornMeta(NotUsable):
-    """A meta that does not hold: damaged, or only just being written."""
-
-
 class NotBegun(Exception):
     """A block whose file was made a moment ago: its header is still on its way."""
-
-
-@dataclass(frozen=True)
-class Meta:
-    """What the server said of a stream."""
-
-    group: int
-    salt: int
-    account: str
-    stream: str
-    config: dict[str, object] = field(default_factory=dict)
-    key: bytes | None = None
 
 
 def find_directory(path: Path) -> tuple[Path, int | None]:
@@ -95,46 +78,6 @@ def read_identity(path: Path) -> tuple[bytes, int]:
             "install the pyspark_jetstream of the Martlet that wrote it"
         )
     return identity, salt
-
-
-def parse_meta(
-    content: bytes, name: str, master: Callable[[], bytes | None], with_names: bool = True
-) -> Meta:
-    """NotUsable when it does not hold, is newer, or is encrypted and there is no key."""
-    if content[:8] != b"MARTMETA" or len(content) < 44:
-        raise TornMeta(f"{name} is not a stream's meta")
-    if checksum(content[:-8]) != int.from_bytes(content[-8:], "little"):
-        raise TornMeta(f"{name} is damaged: its checksum does not hold")
-    _, version, cipher, group, salt = META_HEAD.unpack_from(content)
-    if version > FORMAT_VERSION:
-        raise NotUsable(f"{name} has format version {version}; this reads up to {FORMAT_VERSION}")
-    key = None
-    if version == 1:
-        body = content[36:-8]
-    else:
-        label_size, size = struct.unpack_from("<II", content, 124)
-        label = content[132 : 132 + label_size].decode("utf-8", "replace")
-        if not with_names:
-            return Meta(group, salt, "", label)
-        key, body = open_meta(content, label, cipher, group, salt, master(), size)
-    settings = json.loads(body)
-    config = settings.get("config", "{}")
-    config = json.loads(config) if isinstance(config, str) else config
-    stream = config.get("name") or settings.get("name") or f"{group:016x}"
-    return Meta(group, salt, settings.get("account", "$G"), stream, config, key)
-
-
-def open_meta(
-    content: bytes, label: str, cipher: int, group: int, salt: int, master: bytes | None, size: int
-) -> tuple[bytes, bytes]:
-    """The stream's key and its settings."""
-    if master is None:
-        raise WrongKey(f"stream {label} is encrypted: {KEY_ADVICE}")
-    about = b"MARTKEY1" + struct.pack("<QQ", group, salt)
-    key = open_sealed(cipher, master, content[32:124], about, f"stream {label}")
-    start = len(content) - 8 - size
-    about = b"MARTMETA" + struct.pack("<Q", group)
-    return key, open_sealed(cipher, key, content[start:-8], about, f"stream {label}")
 
 
 @dataclass(frozen=True)

@@ -159,5 +159,8 @@ class ObjectSource:
     def view(self, start: int, length: int) -> bytes | memoryview:
         return self.read(start, length)
 
+    def changed(self) -> bool:
+        return False
+
     def close(self) -> None:
         self._content = None

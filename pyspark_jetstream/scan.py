@@ -82,6 +82,9 @@ class CountedSource:
         self._tally.bytes_read += len(content)
         return content
 
+    def changed(self) -> bool:
+        return self._inner.changed()
+
     def close(self) -> None:
         self._inner.close()
 
@@ -157,8 +160,38 @@ class PieceReader:
                 if span is None:
                     return
                 start, end = span
-            for base, content in block.runs(start, end, self._skip if tolerant else None):
-                yield from self._decode(block, base, content, first, index, tolerant)
+            for run in block.runs(start, end, self._skip if tolerant else None):
+                for base, content in self._opened(block, *run, index, tolerant):
+                    yield from self._decode(block, base, content, first, index, tolerant)
+
+    def _opened(
+        self,
+        block: Block,
+        base: int,
+        content: bytes | memoryview,
+        index: Index | None,
+        tolerant: bool,
+    ) -> Iterator[tuple[int, bytes | memoryview]]:
+        """The run as it is, or its records decrypted, in parts between those that do not hold."""
+        # Where the first record does not hold, nothing tells whether the others are encrypted.
+        if self.piece.key is None or not (tolerant or has_encrypted(content)):
+            yield base, content
+            return
+        content = bytes(content)  # a secure erase may be writing in a map of it
+        at: int | None = 0
+        while at is not None:
+            opened, behind = self._open(block, content, at)
+            yield base + at, opened
+            if behind == len(content):
+                return
+            failed = BlockDamaged(block.source.name, base + behind, "the record does not hold")
+            if not tolerant:
+                raise failed
+            self._skip(failed)
+            following = index.offset_after(base + behind) if index is not None else None
+            at = None if following is None else following - base
+            if at is not None and at >= len(content):
+                return
 
     def _index(self, block: Block, first: int, tolerant: bool) -> Index | None:
         """When it saves reading, or to step over damage; None when neither or not to be had."""
@@ -202,9 +235,6 @@ class PieceReader:
         index: Index | None,
         tolerant: bool,
     ) -> Iterator[tuple[Decoder, pa.RecordBatch]]:
-        if self.piece.key is not None and has_encrypted(content):
-            content = self._open(block, content)
-            index = None
         decoder = Decoder(
             content,
             self.piece.salt,
@@ -223,6 +253,8 @@ class PieceReader:
         )
         try:
             while (batch := self._maker.next_batch(decoder)) is not None:
+                if isinstance(content, memoryview) and block.source.changed():
+                    decoder.check_again()
                 self.tally.rows += batch.num_rows
                 yield decoder, batch
         except Encrypted:
@@ -233,12 +265,14 @@ class PieceReader:
         if decoder.damaged and decoder.first_damage is not None:
             self._skip(BlockDamaged(block.source.name, *decoder.first_damage), decoder.damaged)
 
-    def _open(self, block: Block, content: bytes | memoryview) -> bytes:
+    def _open(self, block: Block, content: bytes, at: int) -> tuple[bytes, int]:
         key, name = self.piece.key, block.source.name
         assert key is not None
         return open_records(
             content,
             self.piece.salt,
+            at,
+            self.piece.last,
             lambda cipher, head, body: open_sealed(cipher, key, body, head, name),
         )
 
