@@ -115,12 +115,15 @@ class Uploader:
         self._swept = False
         self._identity = read_identity(self._path)[0].hex()
         self._claim = Claim(self._folder)
-        self._root = self._open_root()
+        self._root = self._read_root() or self._new_root()
 
-    def _open_root(self) -> dict[str, Any]:
+    def _new_root(self) -> dict[str, Any]:
+        return {"version": ARCHIVE_VERSION, "identity": self._identity, "streams": []}
+
+    def _read_root(self) -> dict[str, Any] | None:
         content = self._folder.get(ROOT)
         if content is None:
-            return {"version": ARCHIVE_VERSION, "identity": self._identity, "streams": []}
+            return None
         root = check_root(content, self._folder.place)
         if root["identity"] != self._identity:
             raise NotUsable(f"{self._folder.place} is the archive of another data directory")
@@ -129,8 +132,10 @@ class Uploader:
     def run(self) -> Report:
         report = Report()
         with self._claim:
-            self._root = self._open_root()
-            self._put_root()
+            root = self._read_root()
+            self._root = root or self._new_root()
+            if root is None:
+                self._put_root()
             swept, self._swept = self._swept, False  # a run that fails may leave something
             unusable: list[NotUsable] = []
             views = self._directory.views(with_names=False, unusable=unusable)
