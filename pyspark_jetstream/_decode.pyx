@@ -5,8 +5,8 @@ Contract: a `Decoder` walks bytes that it was given (a whole unframed block, or 
 begins at a record) and believes nothing before its checksum held. `next_batch` returns the
 buffers of one batch, for `columns.py` to make Arrow arrays of, and None at the end. A record that
 does not hold raises Damage, or, when the decoder is tolerant, is counted and stepped over.
-Where the bytes may have changed meanwhile, in a map of a file in which a secure erase overwrites
-records, `check_again` tells whether the rows of the last batch were copied from what had been checked.
+So nobody may change the bytes meanwhile: they are a copy, not a map of a file in which a secure erase
+may overwrite a record between its check and the copying of its columns.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -200,7 +200,6 @@ cdef class Decoder:
     cdef object known
     cdef uint32_t* rows
     cdef uint8_t* row_dead
-    cdef uint32_t rows_last            # in the last batch
 
     def __cinit__(self, const unsigned char[::1] data, uint64_t salt, *, uint64_t base=64, size_t end=0, uint64_t first=0,
                   uint64_t last=0xFFFFFFFFFFFFFFFF, int64_t low_ns=INT64_MIN,
@@ -322,7 +321,6 @@ cdef class Decoder:
     def next_batch(self) -> dict | None:
         """`rows` and, of each column wanted, its Arrow buffers; None at the end."""
         cdef uint32_t count = self.gather()
-        self.rows_last = count
         if count == 0:
             return None
         out = {"rows": count}
@@ -343,15 +341,6 @@ cdef class Decoder:
         if self.columns & DELETED_:
             out["deleted"] = self.deletions(count)
         return out
-
-    def check_again(self) -> None:
-        """Raises Damage when a row of the last batch is no longer what had been checked."""
-        cdef const char* at
-        cdef uint32_t row
-        for row in range(self.rows_last):
-            at = self.start + self.rows[row]
-            if check(at, self.size - self.rows[row], self.salt) == 0 or at[4] != KIND_MESSAGE:
-                raise Damage(self.base + self.rows[row], "the record was overwritten while it was read")
 
     cdef bytes numbers(self, uint32_t count, size_t field):
         cdef bytes out = PyBytes_FromStringAndSize(NULL, <Py_ssize_t>count * 8)

@@ -69,12 +69,6 @@ class BytesSource:
     def read(self, start: int, length: int) -> bytes:
         return self._content[start : start + length]
 
-    def view(self, start: int, length: int) -> bytes | memoryview:
-        return self.read(start, length)
-
-    def changed(self) -> bool:
-        return False
-
     def close(self) -> None:
         pass
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import bisect
-import mmap
 import os
 import struct
-import time
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,11 +23,9 @@ FORMAT_VERSION = 2
 FLAG_FRAMED = 1
 FOOTER_SPARSE, FOOTER_SUMMARY_COMPLETE, FOOTER_TIMES = 1, 2, 8
 TIMES_SLOTS = 256
-CLOCK_STEP_MAX_NS = 2_000_000_000
 HEAD = struct.Struct("<8sHHIQQQQQQ")
 TRAILER = struct.Struct("<8sIIIIQQqqIIIIQQQQIIQQ")
 SUMMARY_ENTRY = struct.Struct("<HIQQ")
-POPULATE = getattr(mmap, "MAP_POPULATE", 0)
 FRAME = struct.Struct("<4sBBHIIIIQ")
 
 
@@ -41,38 +37,16 @@ class Source(Protocol):
     @property
     def size(self) -> int: ...
     def read(self, start: int, length: int) -> bytes: ...
-    def view(self, start: int, length: int) -> bytes | memoryview: ...
-    def changed(self) -> bool:
-        """Whether what `view` gave may have been written to."""
-        ...
-
     def close(self) -> None: ...
 
 
 class LocalSource:
-    """A file. `read` is for all; `view` maps, and is for sealed blocks only: others may be cut."""
+    """A file; what is read is a copy, for a secure erase may write in any block at any time."""
 
     def __init__(self, path: str) -> None:
         self.name = path
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        found = os.fstat(self._fd)
-        self.size, self._ctime_ns = found.st_size, found.st_ctime_ns
-        # The file system's clock may stand still between two writes, so the time of one that was
-        # a moment ago does not tell whether there was another.
-        self._is_fresh = found.st_ctime_ns > time.time_ns() - CLOCK_STEP_MAX_NS
-
-    def view(self, start: int, length: int) -> bytes | memoryview:
-        if start >= self.size or not length:
-            return b""
-        # Whoever holds the view keeps the map. All that is mapped is read: only what is wanted.
-        before = start % mmap.ALLOCATIONGRANULARITY
-        size = min(length, self.size - start) + before
-        flags = mmap.MAP_SHARED | POPULATE
-        part = mmap.mmap(self._fd, size, flags, mmap.PROT_READ, offset=start - before)
-        return memoryview(part)[before:]
-
-    def changed(self) -> bool:
-        return self._is_fresh or os.fstat(self._fd).st_ctime_ns != self._ctime_ns
+        self.size = os.fstat(self._fd).st_size
 
     def read(self, start: int, length: int) -> bytes:
         content = os.pread(self._fd, length, start)
@@ -300,7 +274,7 @@ class Block:
 
     def runs(
         self, start: int = HEAD_BYTES, end: int = 0, skip: Skip | None = None
-    ) -> Iterator[tuple[int, bytes | memoryview]]:
+    ) -> Iterator[tuple[int, bytes]]:
         """Records from byte `start` to `end` (all when 0) of the unframed block: (offset, bytes).
 
         A run begins at a record, perhaps before `start`. With `skip`, frames that do not hold are
@@ -310,10 +284,7 @@ class Block:
             yield from self._framed_runs(start, end, skip)
             return
         end = end or (self.footer.data_end if self.footer is not None else self.source.size)
-        # With `skip` it is the last try: a copy does not change while it is decoded.
-        is_copy = self.footer is None or skip is not None
-        get = self.source.read if is_copy else self.source.view
-        content = get(start, end - start)
+        content = self.source.read(start, end - start)
         if len(content) != end - start:
             failed = BlockDamaged(self.source.name, start + len(content), "the file ends too soon")
             if skip is None:

@@ -156,11 +156,5 @@ class ObjectSource:
         found = _obstore().get_range(self._store, self._key, start=start, end=end)
         return bytes(found)
 
-    def view(self, start: int, length: int) -> bytes | memoryview:
-        return self.read(start, length)
-
-    def changed(self) -> bool:
-        return False
-
     def close(self) -> None:
         self._content = None

@@ -77,14 +77,6 @@ class CountedSource:
         self._tally.bytes_read += len(content)
         return content
 
-    def view(self, start: int, length: int) -> bytes | memoryview:
-        content = self._inner.view(start, length)
-        self._tally.bytes_read += len(content)
-        return content
-
-    def changed(self) -> bool:
-        return self._inner.changed()
-
     def close(self) -> None:
         self._inner.close()
 
@@ -168,16 +160,15 @@ class PieceReader:
         self,
         block: Block,
         base: int,
-        content: bytes | memoryview,
+        content: bytes,
         index: Index | None,
         tolerant: bool,
-    ) -> Iterator[tuple[int, bytes | memoryview]]:
+    ) -> Iterator[tuple[int, bytes]]:
         """The run as it is, or its records decrypted, in parts between those that do not hold."""
         # Where the first record does not hold, nothing tells whether the others are encrypted.
         if self.piece.key is None or not (tolerant or has_encrypted(content)):
             yield base, content
             return
-        content = bytes(content)  # a secure erase may be writing in a map of it
         at: int | None = 0
         while at is not None:
             opened, behind = self._open(block, content, at)
@@ -230,7 +221,7 @@ class PieceReader:
         self,
         block: Block,
         base: int,
-        content: bytes | memoryview,
+        content: bytes,
         first: int,
         index: Index | None,
         tolerant: bool,
@@ -253,8 +244,6 @@ class PieceReader:
         )
         try:
             while (batch := self._maker.next_batch(decoder)) is not None:
-                if isinstance(content, memoryview) and block.source.changed():
-                    decoder.check_again()
                 self.tally.rows += batch.num_rows
                 yield decoder, batch
         except Encrypted:

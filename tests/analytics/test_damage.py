@@ -382,25 +382,8 @@ def test_a_block_without_a_number_is_any(data: Path) -> None:
         assert opened.head.number == block.number
 
 
-def test_a_file_tells_whether_it_was_written_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"x" * 100)
-    source = LocalSource(str(path))
-    assert source.changed(), "nobody can know: it was written a moment ago"
-    source.close()
-    monkeypatch.setattr("pyspark_jetstream.blockfile.CLOCK_STEP_MAX_NS", -(1 << 62))
-    source = LocalSource(str(path))
-    assert not source.changed()
-    while path.stat().st_ctime_ns == source._ctime_ns:  # until the file system's clock moves on
-        path.write_bytes(b"y" * 100)
-    assert source.changed()
-    source.close()
-
-
-def test_a_record_that_is_erased_while_it_is_copied_is_no_row(tmp_path: Path) -> None:
-    """It held when it was looked at; what a map of the file has a moment later is random bytes."""
+def test_a_record_that_is_erased_while_it_is_read_is_no_random_row(tmp_path: Path) -> None:
+    """It held when it was looked at; what the file has a moment later is random bytes."""
     stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
     store = stores.create(settings("S"))
     for at in range(1, 301):
@@ -419,7 +402,9 @@ def test_a_record_that_is_erased_while_it_is_copied_is_no_row(tmp_path: Path) ->
 
     reader._accepts = accepts
     rows = [row for batch in reader.batches() for row in batch.to_pylist()]
+    there = [row for row in rows if row["seq"] != 9]
     wanted = [seq for seq in range(piece.first, piece.last + 1) if seq != 9]
-    assert rows == [{"seq": seq, "payload": b"payload of %d" % seq} for seq in wanted]
+    assert there == [{"seq": seq, "payload": b"payload of %d" % seq} for seq in wanted]
+    assert [row["payload"] for row in rows if row["seq"] == 9] in ([], [b"payload of 9"])
     assert erased == [True]
     stores.close()
