@@ -1,5 +1,7 @@
-"""`python -m bench.analytics`: how fast blocks are read, in one core and through Spark.
+"""`python -m bench.analytics PART ...`: how fast blocks are read, and what that costs a server.
 
+Parts: `blocks` (one core, no Spark), `spark`, and a live server's latency `beside` exports or
+`beside_spark`, the job on Spark; the first two when none is named.
 2,000,000 messages with 19-byte subjects; headers on every tenth. Payloads are `--payloads random`:
 128 to 256 bytes that do not compress; `json`: a reading as some 130 bytes of text, each another;
 `alike`: 128 bytes, the same in every message. Prints one JSON line per row, the best of a few after
@@ -18,9 +20,11 @@ import signal
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +34,7 @@ from pyspark_jetstream import columns, launcher, options, reading, scan
 from storage.filestore import FileStores
 
 COUNT = 2_000_000
+SMALL_COUNT = 20_000
 START_NS = 1_700_000_000_000_000_000
 STEP_NS = 1_000_000
 HEADERS = b"NATS/1.0\r\nNats-Msg-Id: 1234567890\r\n\r\n"
@@ -74,22 +79,38 @@ def fill(path: Path, count: int, kind: str, codec: str) -> None:
     stores.close()
 
 
-def best(work: Callable[[], object], times: int = 3, *, warm: bool = True) -> float:
-    if warm:
+class Timer:
+    """The best of several runs; of one without a warm-up when only `small` is asked for."""
+
+    def __init__(self, small: bool) -> None:
+        self.small = small
+
+    def best(self, work: Callable[[], object], times: int = 3) -> float:
+        if self.small:
+            return took(work)
         work()
-    found = []
-    for _ in range(times):
-        start = time.perf_counter()
-        work()
-        found.append(time.perf_counter() - start)
-    return min(found)
+        return min(took(work) for _ in range(times))
+
+    def in_turn(
+        self, one: Callable[[], object], other: Callable[[], object]
+    ) -> tuple[float, float]:
+        """Of four of each, after two for the JVM's compiler; neither has the better minute."""
+        rounds, warm = (1, 0) if self.small else (6, 2)
+        found = [(took(one), took(other)) for _ in range(rounds)][warm:]
+        return min(pair[0] for pair in found), min(pair[1] for pair in found)
+
+
+def took(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
 
 
 def row(name: str, value: float, unit: str, goal: str, **more: object) -> Row:
     return {"row": name, "martlet": round(value, 4), "unit": unit, "goal": goal, **more}
 
 
-def decode(path: Path, count: int) -> Iterator[Row]:
+def decode(path: Path, count: int, timer: Timer) -> Iterator[Row]:
     """One core, no Spark: blocks read from the page cache, checked, made into Arrow batches."""
 
     def read(names: str) -> int:
@@ -105,7 +126,7 @@ def decode(path: Path, count: int) -> Iterator[Row]:
         ("analytics_decode_narrow", "seq,ts_ns", ""),
         ("analytics_decode_all", ",".join(c.name for c in (*columns.NATIVE, columns.HEADERS)), ""),
     ):
-        seconds = best(lambda names=names: read(names))  # type: ignore[misc]
+        seconds = timer.best(lambda names=names: read(names))  # type: ignore[misc]
         yield row(name, count / seconds, "rows/s", goal)
 
 
@@ -128,7 +149,7 @@ def bytes_read_by_process() -> int:
     return int(Path("/proc/self/io").read_text().split()[1])
 
 
-def through_spark(path: Path, count: int, cores: int, codec: str) -> Iterator[Row]:
+def through_spark(path: Path, count: int, cores: int, codec: str, timer: Timer) -> Iterator[Row]:
     spark = launcher.session(launcher.find_java(), master=f"local[{cores}]", memory="2g")
 
     def total(frame: Any) -> None:
@@ -142,10 +163,12 @@ def through_spark(path: Path, count: int, cores: int, codec: str) -> Iterator[Ro
         frame = spark.read.format("jetstream").schema("seq bigint, payload binary")
         total(frame.load(str(path)))
 
-    yield row("spark_source", count / best(source), "rows/s", ">= 2e6", cores=cores)
-    yield row("spark_source_narrow", count / best(narrow), "rows/s", "", cores=cores)
-    yield from beside_parquet(spark, path, count, codec)
-    yield from floor(spark, path, count, cores)
+    yield row("spark_source", count / timer.best(source), "rows/s", ">= 2e6", cores=cores)
+    if not timer.small:
+        yield row("spark_source_narrow", count / timer.best(narrow), "rows/s", "", cores=cores)
+    yield from beside_parquet(spark, path, count, codec, timer)
+    if not timer.small:
+        yield from floor(spark, path, count, cores, timer)
     spark.stop()
 
 
@@ -157,7 +180,7 @@ SCANS: dict[str, Callable[[Any], object]] = {
 """Every row with every column to the noop sink; and payloads alone."""
 
 
-def beside_parquet(spark: Any, path: Path, count: int, codec: str) -> Iterator[Row]:
+def beside_parquet(spark: Any, path: Path, count: int, codec: str, timer: Timer) -> Iterator[Row]:
     """The same scan of blocks and of Parquet with the same rows, in turn in the same session."""
     table = path / "parquet"
     if not table.exists():
@@ -179,20 +202,14 @@ def beside_parquet(spark: Any, path: Path, count: int, codec: str) -> Iterator[R
         def theirs(scan_all: Callable[[Any], object] = scan_all) -> None:
             scan_all(spark.read.parquet(str(table)))
 
-        took, parquet = in_turn(ours, theirs)
+        took, parquet = timer.in_turn(ours, theirs)
         yield row(f"spark_scan_{name}", count / took, "rows/s", "")
         yield row(f"spark_scan_{name}_parquet", count / parquet, "rows/s", "")
         yield row(f"spark_scan_{name}_ratio", took / parquet, "x the time of Parquet", "<= 1.2",
                   codec=codec)  # fmt: skip
 
 
-def in_turn(one: Callable[[], object], other: Callable[[], object]) -> tuple[float, float]:
-    """The best of four of each, after two for the JVM's compiler; neither has the better minute."""
-    found = [(best(one, 1, warm=False), best(other, 1, warm=False)) for _ in range(6)]
-    return min(pair[0] for pair in found[2:]), min(pair[1] for pair in found[2:])
-
-
-def floor(spark: Any, path: Path, count: int, cores: int) -> Iterator[Row]:
+def floor(spark: Any, path: Path, count: int, cores: int, timer: Timer) -> Iterator[Row]:
     """What a query costs whatever it reads, and a row whoever makes it."""
     from bench.analytics_floor import RepeatedBatch
 
@@ -212,19 +229,24 @@ def floor(spark: Any, path: Path, count: int, cores: int) -> Iterator[Row]:
         reader = spark.read.format("repeated").options(path=str(path), rows=count, tasks=8)
         SCANS["rows"](reader.load())
 
-    yield row("spark_job", best(one_row, 8) * 1e3, "ms for one row", "",
-              without_source=round(best(no_source, 8) * 1e3, 1))  # fmt: skip
-    boundary_took, scan_took = in_turn(boundary, scan_blocks)
+    yield row("spark_job", timer.best(one_row, 8) * 1e3, "ms for one row", "",
+              without_source=round(timer.best(no_source, 8) * 1e3, 1))  # fmt: skip
+    boundary_took, scan_took = timer.in_turn(boundary, scan_blocks)
     yield row("spark_boundary", count / boundary_took, "rows/s", "", cores=cores,
               scan_of_blocks=round(scan_took / boundary_took, 3))  # fmt: skip
 
 
-def beside(seconds: float) -> Iterator[Row]:
-    """A live server's publish latency, durable, without and with exports beside it, in turn.
+Beside = Callable[[str], AbstractContextManager[None]]
+"""What runs beside a server whose store directory is given, until it is left."""
+
+
+def beside(name: str, job: Beside, small: bool) -> Iterator[Row]:
+    """A live server's publish latency, durable, without and with `job` beside it, in turn.
 
     With two cores the server and the generator, which is light at 2,000 messages a second, share
-    core 0, and the exports have core 1: one after the other, each from the first message on.
+    core 0, and the job has core 1.
     """
+    seconds, rounds, filling_s = (0.2, 1, 0.2) if small else (5.0, 4, 8)
     os.sched_setaffinity(0, {0})
     with tempfile.TemporaryDirectory(prefix="martlet-bench-js-") as folder:
         config = Path(folder, "server.conf")
@@ -232,63 +254,103 @@ def beside(seconds: float) -> Iterator[Row]:
         with MARTLET.running(["-c", str(config)]) as server:
             stream = json.dumps({"name": "B", "subjects": ["bench.>"], "storage": "file"})
             request(server.port, "$JS.API.STREAM.CREATE.B", stream.encode())
-            generate(server, "acked", in_flight=256, size=512, seconds=8, warmup=0)
+            generate(server, "acked", in_flight=256, size=512, seconds=filling_s, warmup=0)
 
             def p99_us() -> float:
                 load = {"publishers": 20, "rate": 100, "size": 128, "acks": True}
                 return float(generate(server, "paced", **load, seconds=seconds)["p99_us"])
 
             quiet, found = [], []
-            for _ in range(4):
+            for _ in range(rounds):
                 quiet.append(p99_us())
-                with exporting(folder):
+                with job(folder):
                     found.append(p99_us())
-    yield row("analytics_beside_p99", statistics.median(found) / statistics.median(quiet),
-              "x the quiet p99", "<= 1.1", worst=round(max(found) / statistics.median(quiet), 3),
+    yield row(name, statistics.median(found) / statistics.median(quiet), "x the quiet p99",
+              "<= 1.1", worst=round(max(found) / statistics.median(quiet), 3),
               quiet_us=quiet, beside_us=found)  # fmt: skip
 
 
 @contextmanager
 def exporting(folder: str) -> Iterator[None]:
-    """One export after the other, on core 1."""
+    """One export after the other, each from the first message on."""
     out = tempfile.mkdtemp(dir=folder)
     export = f"{MARTLET.executable} export parquet --data {folder} --out {out}/$n"
-    loop = f"n=0; while {export}; do n=$((n+1)); done"
-    words = ["taskset", "-c", "1", "sh", "-c", loop]
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, start_new_session=True) as job:
+    with on_core_1(["sh", "-c", f"n=0; while {export}; do n=$((n+1)); done"], out):
+        yield
+
+
+@contextmanager
+def running_on_spark(folder: str) -> Iterator[None]:
+    """The job on Spark from the first message on, in batches that are still to come for a while."""
+    out = tempfile.mkdtemp(dir=folder)
+    words = f"analytics run --every 0 --data {folder} --out {out}"
+    limit = ["--option", "maxBytesPerTrigger=2000000"]
+    with on_core_1([str(MARTLET.executable), *words.split(), *limit], out):
+        yield
+
+
+@contextmanager
+def on_core_1(words: list[str], out: str) -> Iterator[None]:
+    """From its first line, which tells of the first rows, on."""
+    words = ["taskset", "-c", "1", *words]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as job:
+        assert job.stdout is not None
         try:
-            time.sleep(1)
+            if not job.stdout.readline():
+                raise SystemExit(f"{words[3]} ended without a row")
+            drain = threading.Thread(target=job.stdout.read, daemon=True)
+            drain.start()
             yield
         finally:
             os.killpg(job.pid, signal.SIGKILL)
-    shutil.rmtree(out)
+    shutil.rmtree(out, ignore_errors=True)
 
 
-def main() -> None:
+BESIDE: dict[str, tuple[str, Beside]] = {
+    "beside": ("analytics_beside_p99", exporting),
+    "beside_spark": ("analytics_beside_spark_p99", running_on_spark),
+}
+
+
+def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.analytics", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help="blocks, spark, beside ...")
     parser.add_argument("--count", type=int, default=COUNT)
     parser.add_argument("--cores", type=int, default=2, help="Spark's tasks at once")
     parser.add_argument("--payloads", choices=("random", "json", "alike"), default="random")
     parser.add_argument("--codec", choices=PARQUET_CODECS, default="none", help="of sealed blocks")
-    parser.add_argument("--no-spark", action="store_true")
-    parser.add_argument("--beside", action="store_true", help="only the live server's latency")
     parser.add_argument("--keep", type=Path, help="a folder for the data, used again when filled")
+    parser.add_argument("--small", action="store_true", help="does each part run at all")
     arguments = parser.parse_args()
-    if arguments.beside:
-        for one in beside(seconds=5.0):
-            print(json.dumps(one), flush=True)
-        return
+    arguments.parts = arguments.parts or ["blocks", "spark"]
+    unknown = set(arguments.parts) - {"blocks", "spark", *BESIDE}
+    if unknown:
+        parser.error(f"no part is called {', '.join(sorted(unknown))}")
+    if arguments.small:
+        arguments.count = SMALL_COUNT
+    return arguments
+
+
+def over_blocks(asked: argparse.Namespace) -> Iterator[Row]:
+    timer = Timer(asked.small)
     with tempfile.TemporaryDirectory(prefix="martlet-bench-") as folder:
-        path = arguments.keep or Path(folder)
+        path = asked.keep or Path(folder)
         if not (path / "data" / "directory").exists():
-            fill(path, arguments.count, arguments.payloads, arguments.codec)
-        size = sum(file.stat().st_size for file in path.rglob("*.blk"))
-        found = [decode(path, arguments.count), pruning(path, arguments.count, size)]
-        if not arguments.no_spark:
-            found.append(through_spark(path, arguments.count, arguments.cores, arguments.codec))
-        for rows in found:
-            for one in rows:
-                print(json.dumps(one), flush=True)
+            fill(path, asked.count, asked.payloads, asked.codec)
+        if "blocks" in asked.parts:
+            size = sum(file.stat().st_size for file in path.rglob("*.blk"))
+            yield from decode(path, asked.count, timer)
+            yield from pruning(path, asked.count, size)
+        if "spark" in asked.parts:
+            yield from through_spark(path, asked.count, asked.cores, asked.codec, timer)
+
+
+def main() -> None:
+    asked = parse_arguments()
+    found = over_blocks(asked) if {"blocks", "spark"} & set(asked.parts) else iter(())
+    besides = (beside(*BESIDE[part], asked.small) for part in asked.parts if part in BESIDE)
+    for one in chain(found, *besides):
+        print(json.dumps(one), flush=True)
 
 
 if __name__ == "__main__":

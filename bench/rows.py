@@ -8,7 +8,7 @@ Rows of one measurement share its runs. A new row is a `Row` below; a new load i
 from dataclasses import dataclass
 from enum import Enum
 
-from bench import buckets, consumers, copies, features, jetstream, loads, store
+from bench import apart, buckets, consumers, copies, features, jetstream, loads, store
 
 
 class Better(Enum):
@@ -169,6 +169,28 @@ _EXPIRE = _alone("expire", store.in_memory("expire"))
 _SUBJECTS = _alone("subjects", store.in_memory("subjects"))
 
 
+ANALYTICS_TIMEOUT_S = 1200.0
+
+
+def _analytics(part: str, *words: str) -> Measurement:
+    run = apart.figures_of("bench.analytics", part, *words, timeout_s=ANALYTICS_TIMEOUT_S)
+    return Measurement(f"analytics_{part}", run, rounds=1, has_peer=False)
+
+
+# Payloads that do not compress are the harder ones to decode, text is to beat Parquet with.
+_BLOCKS = _analytics("blocks", "--payloads", "random")
+_SPARK = _analytics("spark", "--payloads", "json", "--count", "3000000")
+_BESIDE = _analytics("beside")
+_BESIDE_SPARK = _analytics("beside_spark")
+
+
+def _analysed(
+    name: str, load: Measurement, unit: str, better: Better, bound: float, about: str
+) -> Row:
+    goal = absolute(bound)
+    return Row(name, "analytics", load, f"{name}.martlet", unit, better, goal, about)
+
+
 def _at_least(name: str, load: Measurement, key: str, unit: str, bound: float, about: str) -> Row:
     return Row(name, "store", load, key, unit, Better.HIGHER, absolute(bound), about)
 
@@ -293,6 +315,20 @@ ROWS: tuple[Row, ...] = (
              "the same after a clean stop"),
     _at_most("store_recovery_memory", _RECOVERY, "recovery.after_kill.rss_mb", "MB", 150,
              "resident after the kill's recovery"),
+    _analysed("analytics_decode", _BLOCKS, "row/s", Better.HIGHER, 8e6,
+              "blocks to Arrow on one core: subject, seq, ts_ns, payload of 128 to 256 B"),
+    _analysed("analytics_time_range", _BLOCKS, "", Better.LOWER, 0.02,
+              "share of the blocks' bytes that a hundredth of the time reads"),
+    _analysed("spark_source", _SPARK, "row/s", Better.HIGHER, 2e6,
+              "Spark, local[2], two sums over all columns, payloads of 130 B of text"),
+    _analysed("spark_scan_rows_ratio", _SPARK, "x", Better.LOWER, 1.2,
+              "every row, all columns: time of blocks against Parquet of the same rows"),
+    _analysed("spark_scan_hash_ratio", _SPARK, "x", Better.LOWER, 1.2,
+              "a hash of every payload: the same"),
+    _analysed("analytics_beside_p99", _BESIDE, "x", Better.LOWER, 1.1,
+              "p99 of durable publishes beside an export without Spark, against quiet"),
+    _analysed("analytics_beside_spark_p99", _BESIDE_SPARK, "x", Better.LOWER, 1.1,
+              "the same beside `analytics run` on Spark"),
 )  # fmt: skip
 
 

@@ -397,12 +397,21 @@ def _tls(given: dict[str, Any]) -> TlsOptions | None:
 
 # --- texts
 
+# Each with arguments of its own, which are none of the server's business.
+COMMANDS = {
+    "analytics": "Tables, reports and SQL over what streams hold",
+    "archive": "Copy sealed blocks to an object store or a folder",
+    "export": "Tables of messages (Parquet, Iceberg, Delta), each exactly once",
+}
+
 
 def usage(name: str) -> str:
-    lines = ["", f"Usage: {name} [options]"]
+    lines = ["", f"Usage: {name} [options]", f"       {name} {'|'.join(COMMANDS)} --help"]
     for title, flags in GROUPS.items():
         lines += ["", f"{title} Options:"]
         lines += [_usage_line(flag) for flag in flags]
+    lines += ["", "Commands that read a store directory, beside a server or without one:"]
+    lines += [f"{'    ' + command:<38} {about}" for command, about in COMMANDS.items()]
     return "\n".join([*lines, ""])
 
 

@@ -192,7 +192,7 @@ class Uploader:
     def _manifest(self, view: StreamView) -> tuple[int | str, Manifest]:
         """How the stream is listed, and its blocks so far."""
         for listed in (view.group, f"{view.group:016x}-{view.salt:016x}"):
-            content = self._folder.get(manifest_key(listed))
+            content = self._folder.get_remembered(manifest_key(listed))
             manifest = new_manifest(view) if content is None else json.loads(content)
             if manifest["salt"] == view.salt:
                 return listed, manifest
@@ -328,7 +328,7 @@ class Uploader:
         manifest["blocks"] = [entries[number] for number in sorted(entries)]
         manifest["unsent"] = [[number, *unsent[number]] for number in sorted(unsent)]
         self._claim.keep()
-        self._folder.put(key, json.dumps(manifest).encode())
+        self._folder.put_changed(key, json.dumps(manifest).encode())
 
     def _list(self, listed: int | str) -> None:
         if listed not in self._root["streams"]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark_jetstream.errors import JetStreamError
 from pyspark_jetstream.modest import be_modest
-from pyspark_jetstream.trouble import words_of
+from pyspark_jetstream.trouble import is_ours, words_of
 
 EVERY_MAX_S = 1_000_000
 
@@ -59,9 +59,21 @@ def asked_for_tables(arguments: argparse.Namespace) -> Options:
 
 
 def repeat(work: Callable[[], None], every_s: float | None) -> None:
-    """Once, or again and again."""
+    """Once, or again and again.
+
+    When it went once, a network or disk that fails is told, and tried again: what was asked for
+    can be done. What this package refuses itself ends it.
+    """
+    went = False
     while True:
-        work()
+        try:
+            work()
+            went = True
+        except Exception as error:
+            words = words_of(error)
+            if not went or every_s is None or words is None or is_ours(error):
+                raise
+            print(f"{words}; next try in {every_s:g} s", file=sys.stderr, flush=True)
         if every_s is None:
             return
         time.sleep(every_s)
@@ -72,7 +84,7 @@ def say(words: str) -> None:
 
 
 def tell_tally(tally: Tally) -> None:
-    if tally.words():
+    if tally.notes:
         print(tally.words(), file=sys.stderr, flush=True)
     tally.notes.clear()
 
@@ -93,15 +105,31 @@ def run_export(arguments: argparse.Namespace) -> int:
     return 1 if tally.damaged else 0
 
 
+def verify_archive(arguments: argparse.Namespace) -> int:
+    from pyspark_jetstream.verify import verify
+
+    found = verify(arguments.to)
+    say(f"{found.objects} objects ({found.bytes:,} bytes) read, {len(found.wrong)} wrong")
+    for words in found.wrong:
+        print(words, file=sys.stderr)
+    return 1 if found.wrong else 0
+
+
 def run_archive(arguments: argparse.Namespace) -> int:
+    if arguments.verify:
+        return verify_archive(arguments)
     from pyspark_jetstream.archive import Uploader
 
-    uploader = Uploader(arguments.data, arguments.to, follow=arguments.follow)
+    uploader: Uploader | None = None
     damaged = 0
 
     def work() -> None:
-        nonlocal damaged
-        report = uploader.run()
+        nonlocal damaged, uploader
+        # One that failed is not used again: it may know of objects that were never put.
+        used, uploader = uploader, None
+        used = used or Uploader(arguments.data, arguments.to, follow=arguments.follow)
+        report = used.run()
+        uploader = used
         say(
             f"{report.sent} blocks sent ({report.sent_bytes:,} bytes), {report.kept} unchanged, "
             f"{report.found} found there, {report.removed} removed"
@@ -172,11 +200,14 @@ def run_job(arguments: argparse.Namespace) -> int:
             return
         job.add_samples(tables, samples, now.date().isoformat())
 
+    def between(tables: Tables) -> None:
+        sample(tables)
+        tell_tally(tally)
+
     def work() -> None:
         job.run_plain(asked, arguments.out, say, tally)
         with Tables(arguments.out) as tables:
-            sample(tables)
-        tell_tally(tally)
+            between(tables)
 
     if arguments.engine == "plain":
         repeat(work, every)
@@ -185,7 +216,7 @@ def run_job(arguments: argparse.Namespace) -> int:
             spark = spark_session(arguments, job.SPARK_SETTINGS)
         except JetStreamError as error:
             raise JetStreamError(f"{error}; --engine plain needs neither Spark nor Java") from error
-        job.run_spark(asked, arguments.out, say, spark, every, sample)
+        job.run_spark(asked, arguments.out, say, spark, every, between, tally)
     return 1 if tally.damaged else 0
 
 
@@ -200,6 +231,8 @@ def seconds_of(words: str) -> float:
 
 def run_report(arguments: argparse.Namespace) -> int:
     from pyspark_jetstream import reports, show
+    from pyspark_jetstream.objects import local_folder
+    from pyspark_jetstream.tables import PLACE
 
     asked = reports.Asked(
         streams=tuple(arguments.stream),
@@ -209,7 +242,11 @@ def run_report(arguments: argparse.Namespace) -> int:
         bucket_s=arguments.bucket,
         top=arguments.top,
     )
-    report = reports.make(Path(arguments.tables), asked, time.time())
+    if asked.since_s is not None and asked.until_s is not None and asked.since_s >= asked.until_s:
+        raise JetStreamError(
+            f"--since {arguments.since} is not before --until {arguments.until}: no time is between"
+        )
+    report = reports.make(local_folder(arguments.tables, PLACE), asked, time.time())
     if arguments.json:
         say(json.dumps(asdict(report), indent=2))
     else:
@@ -222,19 +259,33 @@ def run_report(arguments: argparse.Namespace) -> int:
 
 def run_sql(arguments: argparse.Namespace) -> int:
     """Views: `messages` over the tables, or straight over the blocks with --data."""
-    from pyspark_jetstream import job, options
+    return sql_over_data(arguments) if arguments.data else sql_over_tables(arguments)
 
-    if arguments.data:
-        given = {"includeHeaders": "true", **given_options(arguments.option)}
-        options.parse({**given, "path": arguments.data})
-    else:
-        job.check_tables(Path(arguments.tables))
+
+def sql_over_data(arguments: argparse.Namespace) -> int:
+    from pyspark_jetstream import options
+
+    given = {"includeHeaders": "true", **given_options(arguments.option)}
+    options.check_for_batch(options.parse({**given, "path": arguments.data}))
     spark = spark_session(arguments, {})
-    if arguments.data:
-        reader = spark.read.format("jetstream").options(**given)
-        reader.load(arguments.data).createOrReplaceTempView("messages")
-    else:
-        job.show_tables(spark, Path(arguments.tables))
+    reader = spark.read.format("jetstream").options(**given)
+    reader.load(arguments.data).createOrReplaceTempView("messages")
+    return show_query(spark, arguments)
+
+
+def sql_over_tables(arguments: argparse.Namespace) -> int:
+    from pyspark_jetstream import job, tables
+    from pyspark_jetstream.objects import local_folder
+
+    root = local_folder(arguments.tables, tables.PLACE)
+    tables.check_tables(root)
+    with tables.held_files(root) as found:
+        spark = spark_session(arguments, {})
+        job.show_tables(spark, found)
+        return show_query(spark, arguments)
+
+
+def show_query(spark: SparkSession, arguments: argparse.Namespace) -> int:
     rows = spark.sql(arguments.query)
     if arguments.json:
         for row in rows.toJSON().toLocalIterator():
@@ -266,8 +317,14 @@ def add_analytics(commands: Any) -> None:
     add_source(run)
     run.add_argument("--out", required=True, help="the folder of the tables")
     run.add_argument("--once", action="store_true", help="up to what is there now, then end")
-    run.add_argument("--every", type=seconds, default=60.0, metavar="SECONDS")
-    run.add_argument("--engine", choices=("spark", "plain"), default="spark")
+    run.add_argument(
+        "--every", type=seconds, default=60.0, metavar="SECONDS",
+        help="the pause between two rounds (60)",
+    )  # fmt: skip
+    run.add_argument(
+        "--engine", choices=("spark", "plain"), default="spark",
+        help="spark (Java 17 or newer) or plain, which needs no JVM; the tables are the same",
+    )  # fmt: skip
     run.add_argument("--monitor", metavar="URL", help="the server's monitoring, for consumer lag")
     add_spark(run)
     run.set_defaults(run=run_job)
@@ -283,13 +340,16 @@ def add_analytics(commands: Any) -> None:
     report.add_argument("--html", metavar="FILE", help="also as a page with plots")
     report.set_defaults(run=run_report)
     package = tasks.add_parser("package", help="the data source as a zip for --py-files")
-    package.add_argument("zip")
+    package.add_argument("zip", help="the file to write, such as jetstream.zip")
     package.set_defaults(run=run_package)
     sql = tasks.add_parser("sql", help="a query of your own over `messages`")
-    sql.add_argument("query")
+    sql.add_argument("query", help="SELECT ... FROM messages (with --tables also consumers)")
     sql.add_argument("--tables", help="the folder that `run` or `export parquet` keeps")
     sql.add_argument("--data", help="a store directory or archive, read as it is now")
-    sql.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
+    sql.add_argument(
+        "--option", action="append", default=[], metavar="NAME=VALUE",
+        help="with --data an option of the data source, such as subject=orders.>",
+    )  # fmt: skip
     sql.add_argument("--rows", type=count, default=100, help="how many to show")
     sql.add_argument("--json", action="store_true", help="one JSON object a line, all rows")
     add_spark(sql)
@@ -300,18 +360,25 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="martlet", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     export = commands.add_parser("export", help="tables of messages, exactly once, without a JVM")
-    export.add_argument("kind", choices=("parquet", "iceberg", "delta"))
+    export.add_argument(
+        "kind", choices=("parquet", "iceberg", "delta"),
+        help="parquet: what `analytics report` and `sql` read",
+    )  # fmt: skip
     add_source(export)
     export.add_argument("--out", required=True, help="the folder of the tables")
     export.add_argument("--every", type=seconds, metavar="SECONDS", help="run on and on")
     export.set_defaults(run=run_export)
     archive = commands.add_parser("archive", help="copy sealed blocks to an object store")
-    archive.add_argument("--data", required=True, help="the server's store directory")
+    archive.add_argument("--data", help="the server's store directory")
     archive.add_argument("--to", required=True, help="s3://..., gs://..., az://... or a folder")
     archive.add_argument(
         "--follow", action="store_true", help="remove what the server's limits dropped"
     )
     archive.add_argument("--every", type=seconds, metavar="SECONDS", help="run on and on")
+    archive.add_argument(
+        "--verify", action="store_true",
+        help="send nothing: read all objects and compare them with their digests",
+    )  # fmt: skip
     archive.set_defaults(run=run_archive)
     add_analytics(commands)
     return parser
@@ -323,8 +390,17 @@ def main(words: Sequence[str] | None = None, *, modest: bool = False) -> int:
         be_modest()
     parser = build_parser()
     arguments = parser.parse_args(words)
-    if getattr(arguments, "task", "") == "sql" and bool(arguments.data) == bool(arguments.tables):
-        parser.error("give --tables or --data")
+    if getattr(arguments, "task", "") == "sql":
+        if bool(arguments.data) == bool(arguments.tables):
+            parser.error("give --tables or --data")
+        if arguments.tables and arguments.option:
+            parser.error("--option is for --data: what the tables hold was chosen when they grew")
+    if arguments.command == "archive":
+        sends = [arguments.data, arguments.follow or None, arguments.every]
+        if arguments.verify and any(one is not None for one in sends):
+            parser.error("--verify goes with --to alone")
+        if not arguments.verify and not arguments.data:
+            parser.error("archive needs --data (or --verify)")
     try:
         status: int = arguments.run(arguments)
     except KeyboardInterrupt:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ import pyarrow as pa
 from pyspark_jetstream import columns, offsets
 from pyspark_jetstream.errors import JetStreamError, install
 from pyspark_jetstream.follow import Follower, Step
+from pyspark_jetstream.objects import local_folder
 from pyspark_jetstream.options import Options
 from pyspark_jetstream.scan import Tally
 from pyspark_jetstream.tables import (
@@ -120,7 +120,7 @@ def to_iceberg(asked: Options, place: str, told: Told, tally: Tally | None = Non
         from pyiceberg.catalog.sql import SqlCatalog
     except ImportError:
         raise JetStreamError(f"this needs pyiceberg: {install('lakehouse')}") from None
-    folder = Path(place).absolute()
+    folder = local_folder(place, "the place of an Iceberg table (with its catalog)").absolute()
     folder.mkdir(parents=True, exist_ok=True)
     uri, warehouse = f"sqlite:///{folder}/catalog.db", f"file://{folder}"
     added = 0

@@ -40,7 +40,8 @@ class Follower:
         """Each to be committed before the next is taken."""
         for view in self.views():
             begin = self._begin(view, reached)
-            pieces = plan.pieces_of(view, (begin, view.last_seq + 1), self.asked, Predicates())
+            behind = max(begin, view.last_seq + 1)
+            pieces = plan.pieces_of(view, (begin, behind), self.asked, Predicates(), self.tally)
             gathered: list[Piece] = []
             weight = 0
             for piece in pieces:
@@ -50,19 +51,21 @@ class Follower:
                     yield Step(gathered, offsets.reached(view, piece.last + 1))
                     gathered, weight = [], 0
             if gathered or reached.get(view.name, 0) <= view.last_seq:
-                yield Step(gathered, offsets.reached(view, view.last_seq + 1))
+                yield Step(gathered, offsets.reached(view, behind))
 
     def _begin(self, view: StreamView, offsets_reached: dict[str, int]) -> int:
         reached = offsets_reached.get(view.name)
         if reached is None:
             return self._first(view, is_later=bool(offsets_reached))
-        if offsets.is_other(view, offsets_reached) or reached > view.claimed_last + 1:
+        if offsets.may_be_other(view, offsets_reached, reached):
             what = f"stream {view.name} ends at {view.claimed_last}; {reached} was to be read next"
-            plan.lose(self.asked, f"{what}: it was deleted and made anew")
+            plan.lose(self.asked, f"{what}: it was deleted and made anew", self.tally)
             return view.first_seq
+        if reached > view.claimed_last + 1:
+            self.tally.note(offsets.waiting(view, reached))
         if reached < view.first_seq <= view.last_seq:
             what = f"stream {view.name} begins at {view.first_seq}; {reached} was to be read next"
-            plan.lose(self.asked, what)
+            plan.lose(self.asked, what, self.tally)
         return max(reached, view.first_seq)
 
     def _first(self, view: StreamView, is_later: bool) -> int:
@@ -74,7 +77,7 @@ class Follower:
         start = EARLIEST if start is None else start
         if 0 <= start < view.first_seq:
             what = f"stream {view.name} begins at {view.first_seq}, not at {start}"
-            plan.lose(self.asked, what)
+            plan.lose(self.asked, what, self.tally)
         return max(plan.position(start, view), view.first_seq)
 
     def starting(self, reached: dict[str, int]) -> dict[str, int]:

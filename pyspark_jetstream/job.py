@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from pyspark_jetstream import left_out
 from pyspark_jetstream.errors import JetStreamError
 from pyspark_jetstream.export import Told, for_tables, to_parquet
 from pyspark_jetstream.follow import Follower
@@ -23,9 +25,7 @@ from pyspark_jetstream.options import Options
 from pyspark_jetstream.scan import Tally
 from pyspark_jetstream.tables import (
     COLUMNS,
-    NO_TABLES,
     Tables,
-    files_now,
     partition_of,
     partition_path,
 )
@@ -70,7 +70,8 @@ def consumer_samples(url: str, now_us: int) -> list[dict[str, Any]]:
     try:
         with urlopen(f"{url.rstrip('/')}/jsz?consumers=true", timeout=MONITOR_TIMEOUT_S) as answer:
             found = json.load(answer)
-    except (URLError, OSError, ValueError) as error:
+    except (URLError, OSError, ValueError, http.client.HTTPException) as error:
+        # The last: the answer was cut short, or was none of HTTP.
         raise JetStreamError(f"--monitor {url}: {error}") from error
     return [
         {
@@ -108,9 +109,15 @@ class SparkRun:
     query's id and the batch's number, is not written twice.
     """
 
-    def __init__(self, spark: SparkSession, asked: Options, tables: Tables, told: Told) -> None:
+    def __init__(
+        self, spark: SparkSession, asked: Options, tables: Tables, told: Told, tally: Tally
+    ) -> None:
         self._spark, self._asked, self._tables, self._told = spark, asked, tables, told
+        self._tally = tally
         self._checkpoint = tables.root / "_martlet" / "spark"
+        self._left_out = tables.root.absolute() / "_martlet" / "left-out"
+        shutil.rmtree(self._left_out, ignore_errors=True)
+        self._left_out.mkdir()
         self._forget_foreign_checkpoint()
 
     def _mark(self) -> dict[str, Any]:
@@ -139,6 +146,7 @@ class SparkRun:
             "subject": ",".join(self._asked.subject),
             "failOnDataLoss": str(self._asked.fail_on_data_loss).lower(),
             "encryptionKeyFile": self._asked.encryption_key_file,
+            "leftOutFolder": str(self._left_out),
             "columns": COLUMNS,
             "maxBytesPerTrigger": str(self._asked.max_bytes or MICRO_BATCH_BYTES),
             "startingTimestamp": in_ms(self._asked.low_ns, -(1 << 63)),
@@ -154,7 +162,17 @@ class SparkRun:
     def _starting(self) -> dict[str, int]:
         if self._query_id() is not None:
             return self._tables.state.offsets  # the checkpoint tells
-        return Follower(self._asked, Tally()).starting(self._tables.state.offsets)
+        return Follower(self._asked, self._tally).starting(self._tables.state.offsets)
+
+    def await_end(self, query: StreamingQuery) -> None:
+        """And what its tasks left out."""
+        try:
+            query.awaitTermination()
+            failed = query.exception()
+        finally:
+            left_out.take(self._left_out, self._tally)
+        if failed is not None:
+            raise JetStreamError(str(failed))
 
     def _take(self, rows: DataFrame, batch: int) -> None:
         from pyspark.sql import functions
@@ -200,17 +218,11 @@ def batch_offsets(checkpoint: Path, batch: int) -> dict[str, int]:
 # -- SQL over the tables ---------------------------------------------------------------------------
 
 
-def check_tables(root: Path) -> None:
-    if not files_now(root):
-        raise JetStreamError(f"{root} {NO_TABLES}")
-
-
-def show_tables(spark: SparkSession, root: Path) -> None:
+def show_tables(spark: SparkSession, found: Mapping[str, Path]) -> None:
     """The views `messages` and `consumers`: what is committed, whatever else lies there.
 
     With their types named: from folders Spark would take a stream called 007 for the number 7.
     """
-    found = files_now(root)
     for view, kinds in VIEWS.items():
         by_base: dict[str, list[str]] = {}
         for path, place in found.items():
@@ -240,16 +252,13 @@ def run_spark(
     spark: SparkSession,
     every_s: float | None,
     between: Callable[[Tables], None],
+    tally: Tally,
 ) -> None:
     """Up to now, or on and on until interrupted. `between` is called when no batch is under way."""
     with Tables(root) as tables:
         while True:
-            run = SparkRun(spark, for_tables(asked), tables, told)
-            query = run.start()
-            query.awaitTermination()
-            failed = query.exception()
-            if failed is not None:
-                raise JetStreamError(str(failed))
+            run = SparkRun(spark, for_tables(asked), tables, told, tally)
+            run.await_end(run.start())
             between(tables)
             if every_s is None:
                 return

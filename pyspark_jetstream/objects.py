@@ -6,6 +6,7 @@ import importlib
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -40,6 +41,14 @@ def local_path(place: str) -> Path | None:
     return None if "://" in place else Path(place)
 
 
+def local_folder(place: str, what: str) -> Path:
+    """A local path, for what cannot be anywhere else; a URL would only make odd folders here."""
+    path = local_path(place)
+    if path is None:
+        raise JetStreamError(f"{place}: {what} is a local folder")
+    return path
+
+
 Tag = dict[str, str]
 """Which of the objects that were ever at a key this is; some stores say `e_tag`, some `version`."""
 
@@ -58,6 +67,7 @@ class Folder:
     def __init__(self, place: str, *, make: bool = False) -> None:
         """A local folder has to be there, but for an upload, which makes it with `make`."""
         local = local_path(place)
+        self._seen: dict[str, bytes] = {}
         self.place = place.rstrip("/") if "://" in place else str(Path(place).absolute())
         if local is not None and make:
             local.mkdir(parents=True, exist_ok=True)
@@ -82,6 +92,23 @@ class Folder:
     def put(self, key: str, content: bytes) -> None:
         # In one request: parts of an upload that was killed would lie in the bucket for ever.
         _obstore().put(self._store, key, content, use_multipart=False)
+
+    def put_changed(self, key: str, content: bytes) -> None:
+        """Unless it is what this folder last read or put there: a request that changes nothing."""
+        digest = sha256(content).digest()
+        if self._seen.get(key) != digest:
+            self._seen.pop(key, None)
+            self.put(key, content)
+            self._seen[key] = digest
+
+    def get_remembered(self, key: str) -> bytes | None:
+        """For `put_changed` to compare with."""
+        content = self.get(key)
+        if content is None:
+            self._seen.pop(key, None)
+        else:
+            self._seen[key] = sha256(content).digest()
+        return content
 
     def get(self, key: str) -> bytes | None:
         try:

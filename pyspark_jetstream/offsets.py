@@ -30,6 +30,21 @@ def is_other(view: StreamView, offsets: Any) -> bool:
     return known is not None and known != identity(view)
 
 
+def may_be_other(view: StreamView, offsets: Any, next_seq: int) -> bool:
+    """Whether the offsets, which want `next_seq`, are of another stream as far as can be told.
+
+    Without an identity a stream that ends before them must be another. With it, it is one that is
+    not there yet: an archive or copy that lags, or sequences of the future that were asked for.
+    """
+    known = isinstance(offsets, Mapping) and view.name + IDENTITY in offsets
+    return is_other(view, offsets) if known else next_seq > view.claimed_last + 1
+
+
+def waiting(view: StreamView, next_seq: int) -> str:
+    what = f"stream {view.name} ends at {view.claimed_last}; {next_seq} is to be read next"
+    return f"{what}: waiting for it, as for an archive or copy that lags behind"
+
+
 def sequences(offsets: Mapping[str, int]) -> dict[str, int]:
     """By stream, without the identities."""
     return {name: value for name, value in offsets.items() if not name.endswith(IDENTITY)}

@@ -44,6 +44,7 @@ NAMES: Final = (
     "batchBytes",
     "pushFilters",
     "encryptionKeyFile",
+    "leftOutFolder",
 )
 # Of those, what has a meaning where tables are kept: the rest is about one query.
 NAMES_FOR_TABLES: Final = (
@@ -88,6 +89,7 @@ class Options:
     batch_bytes: int = BATCH_BYTES
     push_filters: bool = False
     encryption_key_file: str | None = None
+    left_out_folder: str | None = None
 
     def wants(self, account: str, stream: str) -> bool:
         if not account:  # what the server keeps for itself
@@ -152,6 +154,23 @@ def check_for_tables(names: Iterable[str]) -> None:
             raise OptionError(f"option {known} is not for keeping tables. Valid options: {valid}")
 
 
+def check_for_batch(asked: Options) -> None:
+    """A batch reads all at once."""
+    limits = {
+        "maxOffsetsPerTrigger": asked.max_offsets,
+        "maxBytesPerTrigger": asked.max_bytes,
+        "maxBlocksPerTrigger": asked.max_blocks,
+    }
+    for name, value in limits.items():
+        if value is not None:
+            raise OptionError(f"option {name} is for readStream; a batch takes endingOffsets")
+
+
+def check_for_stream(asked: Options) -> None:
+    if asked.ending != LATEST:
+        raise OptionError("option endingOffsets is for batches; readStream has no end")
+
+
 def parse(options: Mapping[str, Any]) -> Options:
     given = Given(options)
     path = given.text("path")
@@ -197,6 +216,7 @@ def parse(options: Mapping[str, Any]) -> Options:
         batch_bytes=given.number("batchBytes", 1, BATCH_BYTES_MAX) or BATCH_BYTES,
         push_filters=given.truth("pushFilters", os.environ.get(PUSHDOWN_VARIABLE) == "1"),
         encryption_key_file=given.text("encryptionKeyFile"),
+        left_out_folder=given.text("leftOutFolder"),
     )
 
 
@@ -217,8 +237,7 @@ def check_expression(pattern: str) -> None:
 def parse_offsets(name: str, value: str) -> Offsets:
     word = value.strip().lower()
     if word in ("earliest", "latest"):
-        if name == "endingOffsets" and word == "earliest":
-            raise OptionError("endingOffsets=earliest would read nothing")
+        refuse_no_end(name, EARLIEST if word == "earliest" else LATEST)
         return EARLIEST if word == "earliest" else LATEST
     wrong = OptionError(
         f"{name}={value!r}: earliest, latest, a sequence, or JSON like "
@@ -228,9 +247,19 @@ def parse_offsets(name: str, value: str) -> Offsets:
         found = json.loads(value)
     except ValueError:
         raise wrong from None
-    if isinstance(found, dict):
-        return {stream: one_offset(offset, wrong) for stream, offset in found.items()}
-    return one_offset(found, wrong)
+    if not isinstance(found, dict):
+        offset = one_offset(found, wrong)
+        refuse_no_end(name, offset)
+        return offset
+    by_stream = {stream: one_offset(offset, wrong) for stream, offset in found.items()}
+    for offset in by_stream.values():
+        refuse_no_end(name, offset)
+    return by_stream
+
+
+def refuse_no_end(name: str, offset: int) -> None:
+    if name == "endingOffsets" and offset == EARLIEST:
+        raise OptionError("endingOffsets=earliest (-2) would read nothing")
 
 
 def one_offset(offset: Any, wrong: OptionError) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pyspark_jetstream.errors import DataLoss
 from pyspark_jetstream.options import (
@@ -18,6 +19,9 @@ from pyspark_jetstream.options import (
 )
 from pyspark_jetstream.predicates import Predicates
 from pyspark_jetstream.view import BlockView, StreamView
+
+if TYPE_CHECKING:
+    from pyspark_jetstream.scan import Tally
 
 Range = tuple[int, int]
 """First sequence, and the one behind the last."""
@@ -46,7 +50,7 @@ class Piece:
         return zlib.decompress(self.dead) if self.dead else b""
 
 
-def resolve(view: StreamView, options: Options, starting: int) -> Range:
+def resolve(view: StreamView, options: Options, starting: int, tally: Tally | None = None) -> Range:
     """The range of one stream for a batch; `starting` is what holds when nothing was said."""
     said = options.starting
     start = starting if said is None else offset_for(said, view.account, view.stream)
@@ -56,7 +60,7 @@ def resolve(view: StreamView, options: Options, starting: int) -> Range:
     start = position(EARLIEST if start is None else start, view)
     end = position(LATEST if end is None else end, view)
     if explicit and start < view.first_seq:
-        lose(options, f"stream {view.name} begins at {view.first_seq}, not at {start}")
+        lose(options, f"stream {view.name} begins at {view.first_seq}, not at {start}", tally)
     return max(start, view.first_seq), min(end, behind)
 
 
@@ -66,27 +70,37 @@ def position(offset: int, view: StreamView) -> int:
     return view.last_seq + 1 if offset == LATEST else offset
 
 
-def lose(options: Options, what: str) -> None:
+def lose(
+    options: Options, what: str, tally: Tally | None = None, *, is_damage: bool = False
+) -> None:
+    """Refused, or else told to whoever counts."""
     if options.fail_on_data_loss:
         raise DataLoss(f"{what}: rows are gone (failOnDataLoss=false goes on without them)")
+    if tally is not None:
+        tally.lose(what, is_damage)
 
 
 def pieces_of(
-    view: StreamView, span: Range, options: Options, predicates: Predicates
+    view: StreamView,
+    span: Range,
+    options: Options,
+    predicates: Predicates,
+    tally: Tally | None = None,
 ) -> list[Piece]:
     """The blocks that may hold rows of the range, each whole or clipped."""
     first, last = span[0], span[1] - 1
     for low, high in view.lost:
         if low <= last and high >= first:
-            lose(options, f"stream {view.name} lost sequences {low} to {high} to damage")
+            what = f"stream {view.name} lost sequences {low} to {high} to damage"
+            lose(options, what, tally, is_damage=True)
     for number, low, high in view.missing:
         if low <= last and high >= first:
-            lose(
-                options, f"block {number:016x} of stream {view.name} ({low} to {high}) has no file"
-            )
+            what = f"block {number:016x} of stream {view.name} ({low} to {high}) has no file"
+            lose(options, what, tally, is_damage=True)
     for broken in view.damaged:
         if broken.first_seq <= last and broken.last_seq >= first:
-            lose(options, f"stream {view.name}: {broken.words}")
+            what = f"stream {view.name}: {broken.words}"
+            lose(options, what, tally, is_damage=True)
     low_ns = max(options.low_ns, predicates.low_ns)
     high_ns = min(options.high_ns, predicates.high_ns)
     first, last = max(first, predicates.first), min(last, predicates.last)

@@ -70,7 +70,12 @@ def sorted_names(said: Offsets | None) -> list[str]:
     return sorted(offsets.sequences(said)) if isinstance(said, dict) else []
 
 
-def plan_batch(store: Store, options: Options, predicates: Predicates | None = None) -> list[Piece]:
+def plan_batch(
+    store: Store,
+    options: Options,
+    predicates: Predicates | None = None,
+    tally: Tally | None = None,
+) -> list[Piece]:
     """All that a batch reads, by stream and sequence."""
     predicates = predicates or Predicates()
     pieces = []
@@ -78,14 +83,14 @@ def plan_batch(store: Store, options: Options, predicates: Predicates | None = N
     check_named(store, views, options)
     for view in views:
         if predicates.wants_stream(view.account, view.stream):
-            span = plan.resolve(view, options, EARLIEST)
-            pieces += plan.pieces_of(view, span, options, predicates)
+            span = plan.resolve(view, options, EARLIEST, tally)
+            pieces += plan.pieces_of(view, span, options, predicates, tally)
     return pieces
 
 
 def read_batches(options: Options, tally: Tally | None = None) -> Iterator[pa.RecordBatch]:
     """All rows that the options ask for."""
-    pieces = plan_batch(open_store(options), options)
+    pieces = plan_batch(open_store(options), options, tally=tally)
     yield from scan.read_pieces(pieces, scan_of(options), tally)
 
 

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from pyspark_jetstream.duplicates import Duplicates
 from pyspark_jetstream.errors import JetStreamError
-from pyspark_jetstream.tables import NO_TABLES, files_now, partition_of, patiently
+from pyspark_jetstream.tables import check_tables, files_now, partition_of, patiently
 
 NS = 1_000_000_000
 BUCKETS_S = (1, 10, 60, 300, 900, 3600, 21_600, 86_400, 604_800)
@@ -23,6 +24,7 @@ POINTS_MAX = 20_000
 LISTED = 20
 PATTERNS_MAX = 8
 GROUPS_MAX = 200_000
+LAG_POINTS_MAX = 50_000
 DEFAULT_ACCOUNT = "$G"
 
 
@@ -89,21 +91,24 @@ class Tables:
 
     def __init__(self, root: Path, asked: Asked) -> None:
         self._asked = asked
+        check_tables(root)
         found = files_now(root)
-        if not found:
-            raise JetStreamError(f"{root} {NO_TABLES}")
         self.files = {path: place for path, place in found.items() if self._wanted(path)}
-        self.samples = [place for path, place in found.items() if path.startswith("consumers/")]
+        self.samples = [
+            place
+            for path, place in found.items()
+            if path.startswith("consumers/") and self._is_in_time(partition_of(path))
+        ]
 
     def _wanted(self, path: str) -> bool:
         if not path.startswith("messages/"):
             return False
         where = partition_of(path)
-        if self._asked.streams and not {
-            where["stream"],
-            f"{where['account']}/{where['stream']}",
-        } & set(self._asked.streams):
-            return False
+        names = {where["stream"], f"{where['account']}/{where['stream']}"}
+        chosen = not self._asked.streams or not names.isdisjoint(self._asked.streams)
+        return chosen and self._is_in_time(where)
+
+    def _is_in_time(self, where: dict[str, str]) -> bool:
         day = datetime.fromisoformat(where["day"]).replace(tzinfo=UTC).timestamp()
         low, high = self._asked.since_s, self._asked.until_s
         return (low is None or day + 86_400 > low) and (high is None or day < high)
@@ -126,8 +131,24 @@ class Tables:
         return rows
 
     def sample_rows(self) -> pa.Table | None:
-        tables = [pq.read_table(place, partitioning=None) for place in self.samples]
+        """Of the streams and times asked for."""
+        tables = [self._cut_samples(pq.read_table(place, partitioning=None))
+                  for place in self.samples]  # fmt: skip
         return pa.concat_tables(tables) if tables else None
+
+    def _cut_samples(self, rows: pa.Table) -> pa.Table:
+        if self._asked.streams:
+            wanted = pa.array(self._asked.streams, pa.string())
+            full = pc.binary_join_element_wise(rows.column("account"), rows.column("stream"), "/")
+            rows = rows.filter(
+                pc.or_(pc.is_in(rows.column("stream"), wanted), pc.is_in(full, wanted))
+            )
+        at_us = rows.column("time").cast(pa.int64())
+        low, high = self._asked.since_s, self._asked.until_s
+        if low is not None:
+            rows = rows.filter(pc.greater_equal(at_us, int(low * 1_000_000)))
+            at_us = rows.column("time").cast(pa.int64())
+        return rows if high is None else rows.filter(pc.less(at_us, int(high * 1_000_000)))
 
 
 class Sums:
@@ -137,14 +158,17 @@ class Sums:
         self._keys = keys
         self._parts: list[pa.Table] = []
         self._held = 0
+        self._merge_at = GROUPS_MAX
 
     def add(self, rows: pa.Table) -> None:
         part = rows.group_by(self._keys).aggregate([("size", "count"), ("size", "sum")])
         self._parts.append(part.rename_columns([*self._keys, "messages", "bytes"]))
         self._held += part.num_rows
-        if self._held > GROUPS_MAX:
+        if self._held > self._merge_at:
             self._parts = [self.table()]
             self._held = self._parts[0].num_rows
+            # Not with each batch, when there are more groups than that.
+            self._merge_at = max(GROUPS_MAX, 2 * self._held)
 
     def table(self) -> pa.Table:
         whole = pa.concat_tables(self._parts)
@@ -176,15 +200,15 @@ def made(root: Path, asked: Asked, now_s: float) -> Report:
         bytes=0,
         bucket_s=bucket_s,
     )
+    fill_lag(report, tables)
     if low_ns > high_ns:
         return report
     by_subject, sizes = volumes(tables, bucket_s)
-    seconds = max((high_ns - low_ns) / NS, 1e-9)
+    seconds = max((high_ns - low_ns) / NS, 1.0)  # of what came at once no rate can be told
     fill_volumes(report, by_subject, asked, seconds)
     fill_sizes(report, sizes)
     fill_gaps(report, tables, asked.top)
     fill_duplicates(report, tables, asked.top)
-    fill_lag(report, tables)
     return report
 
 
@@ -217,31 +241,41 @@ def volumes(tables: Tables, bucket_s: int) -> tuple[pa.Table, Counter[int]]:
     return sums.table(), sizes
 
 
-def totals(rows: pa.Table, keys: list[str]) -> list[dict[str, Any]]:
+def totals(rows: pa.Table, keys: list[str], top: int | None = None) -> list[dict[str, Any]]:
+    """The largest first; only these ever become Python objects."""
     found = rows.group_by(keys).aggregate([("messages", "sum"), ("bytes", "sum")])
-    named: list[dict[str, Any]] = found.rename_columns([*keys, "messages", "bytes"]).to_pylist()
-    return sorted(named, key=lambda row: -row["messages"])
+    found = found.rename_columns([*keys, "messages", "bytes"])
+    order = pc.sort_indices(
+        found, [("messages", "descending"), *((key, "ascending") for key in keys)]
+    )
+    named: list[dict[str, Any]] = found.take(order[:top]).to_pylist()
+    return named
 
 
 def fill_volumes(report: Report, rows: pa.Table, asked: Asked, seconds: float) -> None:
     report.messages = pc.sum(rows.column("messages")).as_py()
     report.bytes = pc.sum(rows.column("bytes")).as_py()
     report.streams = totals(rows, ["stream"])
-    top = totals(rows, ["stream", "subject"])[: asked.top]
+    top = totals(rows, ["stream", "subject"], asked.top)
     report.top_subjects = [
         {**row, "per_second": row["messages"] / seconds, "mean": row["bytes"] / row["messages"]}
         for row in top
     ]
-    distinct = pc.unique(rows.column("subject")).to_pylist()
-    names = {subject: pattern_of(subject, asked.depth) for subject in distinct}
-    patterns = pa.array([names[subject] for subject in rows.column("subject").to_pylist()])
+    patterns = patterns_of(rows.column("subject"), asked.depth)
     by_pattern = rows.append_column("pattern", patterns)
     ranked = [row["pattern"] for row in totals(by_pattern, ["pattern"])]
-    kept = set(ranked if len(ranked) <= PATTERNS_MAX else ranked[: PATTERNS_MAX - 1])
-    shown = pa.array([name if name in kept else "others" for name in patterns.to_pylist()])
+    kept = ranked if len(ranked) <= PATTERNS_MAX else ranked[: PATTERNS_MAX - 1]
+    shown = pc.if_else(pc.is_in(patterns, pa.array(kept, pa.string())), patterns, "others")
     places = by_pattern.drop_columns(["pattern"]).append_column("pattern", shown)
     volume = totals(places, ["time", "pattern"])
     report.volume = sorted(volume, key=lambda row: (row["time"], row["pattern"]))
+
+
+def patterns_of(subjects: pa.ChunkedArray, depth: int) -> pa.Array:
+    """Worked out once for each subject, however many rows it has."""
+    coded = subjects.combine_chunks().dictionary_encode()
+    patterns = [pattern_of(subject, depth) for subject in coded.dictionary.to_pylist()]
+    return pa.array(patterns, pa.string()).take(coded.indices)
 
 
 def fill_sizes(report: Report, sizes: Counter[int]) -> None:
@@ -315,38 +349,26 @@ def fill_gaps(report: Report, tables: Tables, top: int) -> None:
 
 def fill_duplicates(report: Report, tables: Tables, top: int) -> None:
     """Message ids that came more than once in a stream: beyond the server's duplicate window."""
-    parts = []
-    for stream, rows in tables.batches(["msg_id"]):
-        rows = rows.filter(pc.is_valid(rows.column("msg_id")))
-        if rows.num_rows:
-            counted = rows.group_by("msg_id").aggregate([("ts_ns", "count"), ("ts_ns", "min")])
-            names = pa.array([stream] * counted.num_rows, pa.string())
-            counted = counted.rename_columns(["msg_id", "count", "first_ns"])
-            parts.append(counted.append_column("stream", names))
-    if not parts:
-        return
-    whole = pa.concat_tables(parts).group_by(["stream", "msg_id"])
-    whole = whole.aggregate([("count", "sum"), ("first_ns", "min")])
-    twice = whole.filter(pc.greater(whole.column("count_sum"), 1))
-    report.duplicate_ids = twice.num_rows
-    order = pc.sort_indices(twice, [("count_sum", "descending"), ("first_ns_min", "ascending")])
-    for row in twice.take(order[:top]).to_pylist():
-        first = iso(row["first_ns_min"] / NS)
-        report.duplicates.append(
-            {
-                "stream": row["stream"],
-                "msg_id": row["msg_id"],
-                "count": row["count_sum"],
-                "first_time": first,
-            }
-        )
+    with Duplicates(report.messages) as found:
+        for stream, rows in tables.batches(["msg_id"]):
+            found.add(stream, rows)
+        report.duplicate_ids, rows = found.most(top)
+    report.duplicates = [
+        {
+            "stream": row["stream"],
+            "msg_id": row["msg_id"],
+            "count": row["count"],
+            "first_time": iso(row["first_ns"] / NS),
+        }
+        for row in rows
+    ]
 
 
 def fill_lag(report: Report, tables: Tables) -> None:
     rows = tables.sample_rows()
     if rows is None:
         return
-    for row in rows.sort_by("time").to_pylist():
+    for row in thinned(rows).sort_by("time").to_pylist():
         account = "" if row["account"] == DEFAULT_ACCOUNT else f"{row['account']}/"
         report.lag.append(
             {
@@ -356,3 +378,12 @@ def fill_lag(report: Report, tables: Tables) -> None:
                 "ack_pending": row["ack_pending"],
             }
         )
+
+
+def thinned(samples: pa.Table) -> pa.Table:
+    """As many rounds of samples as a picture needs, the last among them."""
+    step = -(-samples.num_rows // LAG_POINTS_MAX)
+    if step <= 1:
+        return samples
+    times = ordered(pc.unique(samples.column("time")))
+    return samples.filter(pc.is_in(samples.column("time"), times[::-1][::step]))

@@ -45,16 +45,34 @@ class Tally:
 
     damaged: int = 0
     vanished: int = 0
+    lost: int = 0
     rows: int = 0
     bytes_read: int = 0
     notes: list[str] = field(default_factory=list)
 
     def words(self) -> str:
-        """Nothing when nothing was left out."""
-        if not self.damaged and not self.vanished:
-            return ""
-        head = f"left out: {self.damaged} that did not hold, {self.vanished} blocks that were gone"
-        return "\n  ".join([head, *self.notes])
+        """Nothing when nothing was left out and nothing has to be told."""
+        head = ""
+        if self.damaged or self.vanished or self.lost:
+            head = f"left out: {self.damaged} that did not hold, {self.vanished} blocks that "
+            head += f"were gone, {self.lost} ranges that were gone before"
+        return "\n  ".join(filter(None, [head, *self.notes]))
+
+    def lose(self, what: str, is_damage: bool) -> None:
+        """Rows that were not there when the reading was planned."""
+        if is_damage:
+            self.damaged += 1
+        else:
+            self.lost += 1
+        self.note(what)
+
+    def add(self, other: Tally) -> None:
+        """What somebody else left out."""
+        self.damaged += other.damaged
+        self.vanished += other.vanished
+        self.lost += other.lost
+        for what in other.notes:
+            self.note(what)
 
     def note(self, what: str) -> None:
         if len(self.notes) < 100:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -26,12 +27,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from pyspark_jetstream import columns, options, plan, reading, scan
+from pyspark_jetstream import columns, left_out, options, plan, reading, scan
 from pyspark_jetstream.errors import OptionError
 from pyspark_jetstream.options import Options
 from pyspark_jetstream.plan import Piece
 from pyspark_jetstream.predicates import Predicates
-from pyspark_jetstream.scan import Scan, Tally
+from pyspark_jetstream.scan import Tally
 
 BOUNDS: dict[type, str] = {
     EqualTo: "=",
@@ -77,12 +78,14 @@ class DefaultSource(DataSource):
         return ", ".join(f"`{column.name}` {column.spark}" for column in self.parsed.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        options.check_for_batch(self.parsed)
         asked = projected(self.parsed, schema)
         return PushingReader(asked) if asked.push_filters else BatchReader(asked)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from pyspark_jetstream.streaming import StreamReader
 
+        options.check_for_stream(self.parsed)
         return StreamReader(projected(self.parsed, schema))
 
 
@@ -107,12 +110,13 @@ class BatchReader(DataSourceReader):
         self.predicates = Predicates()
 
     def partitions(self) -> list[InputPartition]:
-        store = reading.open_store(self.asked)
-        pieces = reading.plan_batch(store, self.asked, self.predicates)
+        store, tally = reading.open_store(self.asked), Tally()
+        pieces = reading.plan_batch(store, self.asked, self.predicates, tally)
+        tell(tally, self.asked)
         return partitions_of(pieces, self.asked)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_partition(partition, reading.scan_of(self.asked, self.predicates))
+        return read_partition(partition, self.asked, self.predicates)
 
 
 class PushingReader(BatchReader):
@@ -146,10 +150,20 @@ def partitions_of(pieces: list[Piece], asked: Options) -> list[InputPartition]:
     return [BlockPartition(packed) for packed in plan.partition(pieces, asked.min_partitions)]
 
 
-def read_partition(partition: Any, how: Scan) -> Iterator[pa.RecordBatch]:
+def read_partition(
+    partition: Any, asked: Options, predicates: Predicates | None = None
+) -> Iterator[pa.RecordBatch]:
     # Spark makes an empty partition of its own when there is none.
     pieces = getattr(partition, "pieces", [])
     tally = Tally()
-    yield from scan.read_pieces(pieces, how, tally)
-    if tally.words():  # Spark has no place for it but the executor's log
-        print(f"jetstream: {tally.words()}", file=sys.stderr, flush=True)
+    yield from scan.read_pieces(pieces, reading.scan_of(asked, predicates), tally)
+    tell(tally, asked)
+
+
+def tell(tally: Tally, asked: Options) -> None:
+    """Spark has no place for it but the log: the driver's when planning, else the executor's."""
+    if not tally.words():
+        return
+    print(f"jetstream: {tally.words()}", file=sys.stderr, flush=True)
+    if asked.left_out_folder is not None:
+        left_out.write(Path(asked.left_out_folder), tally)

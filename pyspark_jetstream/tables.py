@@ -4,6 +4,7 @@
     _martlet/state.json      offsets reached, and the files that are the table
     _martlet/commit.json     a commit that is decided but perhaps not carried out
     _martlet/staging/        files of a commit that is not decided
+    _martlet/readers/        links to the files of a query that runs
 
 Writing `commit.json` (one rename) decides: it holds the new state and the moves that lead there.
 Carrying it out again changes nothing, so an interrupted one is just finished at the next start.
@@ -16,12 +17,14 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, TypeVar
 from urllib.parse import quote, unquote
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -29,16 +32,26 @@ import pyarrow.parquet as pq
 
 from pyspark_jetstream.errors import JetStreamError, NotUsable
 from pyspark_jetstream.modest import SteadyFile
+from pyspark_jetstream.objects import local_folder
 
 TABLE_VERSION = 1
 NS_PER_DAY = 86_400_000_000_000
 FILE_BYTES_TARGET = 512 << 20
 SMALL_FILES_MAX = 8
 ROW_GROUP_ROWS = 1 << 20
+ROW_GROUP_BYTES = 64 << 20
+MERGE_ROWS, MERGE_BYTES = 1 << 16, 16 << 20
+OPEN_FILES_MAX = 128
 COLUMNS = "account,stream,subject,seq,timestamp,ts_ns,payload,headers,msg_id,size"
 PARTITION_COLUMNS = ("account", "stream", "day")
 VANISHED_TRIES = 5
+READERS = "readers"
+PLACE = "the place of Parquet tables (martlet archive brings blocks to object stores)"
 NO_TABLES = "has no tables yet: martlet analytics run (or export parquet) with --out makes them"
+NO_MESSAGES = (
+    "has no messages yet: what was exported had none. Streams in memory are not on disk, and "
+    "--option may have chosen none"
+)
 Read = TypeVar("Read")
 
 
@@ -126,9 +139,9 @@ class Tables:
     """One folder of tables, open for writing by this process alone."""
 
     def __init__(self, root: str) -> None:
-        self.root = Path(root)
+        self.root = local_folder(root, PLACE)
         self._own = self.root / "_martlet"
-        self._own.mkdir(parents=True, exist_ok=True)
+        make_folders(self._own)
         self._lock = written_alone(self._own / "lock", root)
         try:
             if (self._own / "commit.json").exists():
@@ -138,6 +151,7 @@ class Tables:
             self._lock.close()
             raise
         shutil.rmtree(self._own / "staging", ignore_errors=True)
+        sweep_readers(self._own / READERS)
 
     def __enter__(self) -> Tables:
         return self
@@ -169,10 +183,10 @@ class Tables:
         folder = self._own / "staging" / f"{self.state.commits + 1}"
         gone = {entry.path for entry in replaced}
         number = self.state.commits + 1
+        staged = sorted(staged)
+        self._sync_staged(staged)
         moves, added = [], []
-        for at, path in enumerate(sorted(staged)):
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+        for at, path in enumerate(staged):
             inside = path.relative_to(folder).parent
             target = str(inside / f"{number:08d}-{at:04d}.parquet")
             rows = pq.read_metadata(path).num_rows
@@ -190,6 +204,16 @@ class Tables:
         self.state = state
         shutil.rmtree(folder, ignore_errors=True)
 
+    def _sync_staged(self, staged: list[Path]) -> None:
+        """The files and their names, before a commit is decided that counts on them."""
+        folders = set()
+        for path in staged:
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+            folders |= {one for one in path.parents if one.is_relative_to(self._own)}
+        for folder in folders:
+            sync_folder(folder)
+
     def _carry_out(self) -> None:
         decided = json.loads((self._own / "commit.json").read_text())
         for source, target in decided["moves"]:
@@ -198,6 +222,11 @@ class Tables:
             if (self.root / source).exists():
                 (self.root / source).rename(place)
                 sync_folder(place.parent)
+            elif not place.exists():
+                raise JetStreamError(
+                    f"{self.root}: a commit that is decided needs {source} or {target}, and "
+                    "neither is there. Bring one back, or remove these tables and make them anew"
+                )
         for path in decided["removals"]:
             (self.root / path).unlink(missing_ok=True)
         write_durably(self._own / "state.json", json.dumps(decided["state"]))
@@ -227,12 +256,45 @@ class Tables:
             SteadyFile(target) as file,
             pq.ParquetWriter(file, schema, compression="zstd") as writer,
         ):
-            for entry in entries:
-                with pq.ParquetFile(self.root / entry.path) as source:
-                    for batch in source.iter_batches(batch_size=1 << 16):
-                        rows = pa.Table.from_batches([batch]).select(schema.names).cast(schema)
-                        writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+            places = [self.root / entry.path for entry in entries]
+            for group in row_groups(batches_within(places, schema)):
+                writer.write_table(group, row_group_size=ROW_GROUP_ROWS)
         self.commit([target], {}, replaced=entries)
+
+
+def batches_within(places: Iterable[Path], schema: pa.Schema) -> Iterator[pa.Table]:
+    """All rows of some files, a few MiB at a time however large each is."""
+    for place in places:
+        with pq.ParquetFile(place) as source:
+            for group in range(source.num_row_groups):
+                count = rows_at_once(source, group)
+                for batch in source.iter_batches(batch_size=count, row_groups=[group]):
+                    yield pa.Table.from_batches([batch]).select(schema.names).cast(schema)
+
+
+def rows_at_once(source: pq.ParquetFile, group: int) -> int:
+    """By what a row of the group takes in memory, where values that are alike are not one."""
+    about = source.metadata.row_group(group)
+    held: int = about.total_byte_size
+    if "size" in source.schema_arrow.names:
+        sizes = source.read_row_group(group, columns=["size"]).column("size")
+        held = max(held, pc.sum(sizes).as_py() or 0)
+    rows: int = about.num_rows
+    return min(max(rows * MERGE_BYTES // max(held, 1), 1), MERGE_ROWS)
+
+
+def row_groups(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Neighbours together, up to what one row group should have."""
+    gathered: list[pa.Table] = []
+    held = rows = 0
+    for batch in batches:
+        gathered.append(batch)
+        held, rows = held + batch.nbytes, rows + batch.num_rows
+        if held >= ROW_GROUP_BYTES or rows >= ROW_GROUP_ROWS:
+            yield pa.concat_tables(gathered)
+            gathered, held, rows = [], 0, 0
+    if gathered:
+        yield pa.concat_tables(gathered)
 
 
 def groups_to_merge(small: list[TableFile]) -> list[list[TableFile]]:
@@ -274,6 +336,70 @@ def files_now(root: Path) -> dict[str, Path]:
     return found
 
 
+def check_tables(root: Path) -> None:
+    if not files_now(root):
+        made = (root / "_martlet").is_dir()
+        raise JetStreamError(f"{root} {NO_MESSAGES if made else NO_TABLES}")
+
+
+@contextmanager
+def held_files(root: Path) -> Iterator[dict[str, Path]]:
+    """As `files_now`, in links of our own: a merge meanwhile takes nothing away.
+
+    Where there can be no links, as when a reader may not write, it is the files themselves.
+    """
+    with reader_folder(root) as folder:
+        found = files_now(root) if folder is None else patiently(lambda: linked(root, folder))
+        yield found
+
+
+@contextmanager
+def reader_folder(root: Path) -> Iterator[Path | None]:
+    """Whoever finds its lock free may remove it: its reader was killed."""
+    lock = root / "_martlet" / READERS / f"{uuid4().hex}.lock"
+    folder = lock.with_suffix("")
+    try:
+        lock.parent.mkdir(exist_ok=True)
+        file = written_alone(lock, str(root))
+        folder.mkdir()
+    except (OSError, JetStreamError):  # read-only; or a sweep was just here
+        yield None
+        return
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.unlink(missing_ok=True)
+        file.close()
+
+
+def linked(root: Path, folder: Path) -> dict[str, Path]:
+    found = files_now(root)
+    for path, place in found.items():
+        link = folder / path
+        link.parent.mkdir(parents=True, exist_ok=True)
+        if not link.exists():
+            try:
+                os.link(place, link)
+            except FileNotFoundError:
+                raise
+            except OSError:  # this file system has no links, or the files are somebody else's
+                return found
+    return {path: folder / path for path in found}
+
+
+def sweep_readers(folder: Path) -> None:
+    """What readers that were killed left behind."""
+    for lock in folder.glob("*.lock"):
+        try:
+            file = written_alone(lock, str(folder))
+        except (JetStreamError, OSError):
+            continue  # it reads; or it is another user's, who sweeps it
+        with file, suppress(OSError):
+            shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+            lock.unlink(missing_ok=True)
+
+
 def patiently(read: Callable[[], Read]) -> Read:
     """`read` again from the start when files went away under it, by a merge or a commit."""
     for _ in range(VANISHED_TRIES - 1):
@@ -285,11 +411,16 @@ def patiently(read: Callable[[], Read]) -> Read:
 
 
 class DayWriter:
-    """Staged files of one commit, one for each stream and day. Rows come in batches."""
+    """Staged files of one commit, one for each stream and day. Rows come in batches.
+
+    A stream of years has thousands of days, and a process not as many descriptors: the file that
+    waited longest is closed, and its day goes on in another.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._writers: dict[str, tuple[pq.ParquetWriter, SteadyFile]] = {}
+        self._open: dict[str, tuple[pq.ParquetWriter, SteadyFile]] = {}  # last used last
+        self._staged: list[Path] = []
         self.rows = 0
 
     def write(self, account: str, stream: str, batch: pa.RecordBatch) -> None:
@@ -304,16 +435,25 @@ class DayWriter:
     def _writer(self, account: str, stream: str, day: int, schema: pa.Schema) -> pq.ParquetWriter:
         date = str(pa.scalar(day, pa.int32()).cast(pa.date32()).as_py())
         where = partition_path(account, stream, date)
-        if where not in self._writers:
-            path = self._folder / where / "part.parquet"
-            path.parent.mkdir(parents=True)
+        found = self._open.pop(where, None)
+        if found is None:
+            if len(self._open) >= OPEN_FILES_MAX:
+                self._close(next(iter(self._open)))
+            path = self._folder / where / f"part-{len(self._staged):08d}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
             file = SteadyFile(path)
-            self._writers[where] = pq.ParquetWriter(file, schema, compression="zstd"), file
-        return self._writers[where][0]
+            found = pq.ParquetWriter(file, schema, compression="zstd"), file
+            self._staged.append(path)
+        self._open[where] = found
+        return found[0]
+
+    def _close(self, where: str) -> None:
+        writer, file = self._open.pop(where)
+        writer.close()
+        file.close()
 
     def close(self) -> list[Path]:
         """The files, complete."""
-        for writer, file in self._writers.values():
-            writer.close()
-            file.close()
-        return [self._folder / where / "part.parquet" for where in self._writers]
+        for where in list(self._open):
+            self._close(where)
+        return self._staged

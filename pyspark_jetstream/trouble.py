@@ -27,6 +27,11 @@ def words_of(error: Exception) -> str | None:
     return None if words is None else DEBUG.split(words)[0].strip() or type(error).__name__
 
 
+def is_ours(error: Exception) -> bool:
+    """A refusal of this package, also one that came through Spark: trying again is no help."""
+    return isinstance(error, JetStreamError | ModuleNotFoundError) or bool(OURS.search(str(error)))
+
+
 def raw_words_of(error: Exception) -> str | None:
     if isinstance(error, ModuleNotFoundError):
         spark = (error.name or "").partition(".")[0] in ("pyspark", "py4j")

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from config.flags import (
+    COMMANDS,
     Command,
     FlagError,
     UsageError,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 # A collection walks every object made since the last one: few, and never the ones of the start.
 GC_THRESHOLDS = (50_000, 50, 1_000)
-# Commands that read the store's directory from outside, in processes of their own.
-BESIDE_THE_SERVER = ("analytics", "archive", "export")
 
 
 class MainError(Exception):
@@ -41,7 +40,8 @@ class MainError(Exception):
 
 
 def main() -> int:
-    if sys.argv[1:2] and sys.argv[1] in BESIDE_THE_SERVER:
+    if sys.argv[1:2] and sys.argv[1] in COMMANDS:
+        # They read the store's directory from outside, in processes of their own.
         from pyspark_jetstream import cli
 
         return cli.main(sys.argv[1:], modest=True)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
+import socket
 import subprocess
 import sys
+import threading
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from pyspark_jetstream import cli, errors, trouble
-from pyspark_jetstream.errors import DataLoss
+from config import flags
+from pyspark_jetstream import cli, errors, job, trouble
+from pyspark_jetstream.archive import Report, Uploader
+from pyspark_jetstream.errors import DataLoss, JetStreamError
 from storage.filestore import FileStores
 from tests.analytics.stores import SMALL_BLOCKS, settings, settle
 from tests.analytics.test_export import fill
@@ -49,7 +54,11 @@ def test_options_of_queries_are_not_for_tables(
         "analytics sql --data X --memory much SELECT",
         "analytics sql --data X --cores 0 SELECT",
         "analytics sql SELECT",
+        "analytics sql --tables X --option streams=S SELECT",
         "archive --data X --to Y --every soon",
+        "archive --to Y",
+        "archive --to Y --verify --data X",
+        "archive --to Y --verify --follow",
     ],
 )
 def test_values_are_refused_with_the_usage(words: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -80,6 +89,114 @@ def test_a_monitor_that_is_not_there_ends_a_single_run_only(
     assert cli.main([*words, "--every", "3"]) == 130
     assert rounds == [3, 3]
     assert capsys.readouterr().err.count("no sample of the consumers") == 2
+
+
+def rounds_of(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Ends what repeats after so many rounds, without a pause."""
+    left = [count]
+
+    def pause(seconds: float) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli.time, "sleep", pause)
+
+
+def test_a_network_that_fails_now_and_then_does_not_end_what_repeats(
+    tmp_path: Path,
+    stores: FileStores,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rounds_of(monkeypatch, 4)
+    real, tried = Uploader.run, []
+
+    def run(self: Uploader) -> Report:
+        tried.append(self)
+        if len(tried) == 2:
+            raise ConnectionResetError(104, "Connection reset by peer")
+        return real(self)
+
+    monkeypatch.setattr(Uploader, "run", run)
+    words = ["archive", "--data", str(tmp_path), "--to", str(tmp_path / "archive"), "--every", "9"]
+    assert cli.main(words) == 130
+    assert "Connection reset by peer; next try in 9 s" in capsys.readouterr().err
+    assert len(tried) == 4
+    assert tried[2] is not tried[1], "one that failed may know of objects that are not there"
+    assert tried[3] is tried[2]
+
+
+def test_what_cannot_be_done_ends_what_repeats(
+    tmp_path: Path, stores: FileStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds_of(monkeypatch, 4)
+
+    def failing(error: Exception, at: int) -> Callable[[], None]:
+        left = [at]
+
+        def work() -> None:
+            left[0] -= 1
+            if not left[0]:
+                raise error
+
+        return work
+
+    with pytest.raises(OSError, match="no network"):
+        cli.repeat(failing(OSError("no network"), at=1), 5)
+    with pytest.raises(DataLoss):
+        cli.repeat(failing(DataLoss("gone"), at=2), 5)
+    with pytest.raises(ValueError, match="ours"):
+        cli.repeat(failing(ValueError("a fault of ours"), at=2), 5)
+    with pytest.raises(KeyboardInterrupt):
+        cli.repeat(failing(OSError("no network"), at=2), 5)
+
+
+def cut_answers() -> tuple[str, threading.Thread]:
+    """A monitor whose answers end in the middle, as when the server stops."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with listener, listener.accept()[0] as peer:
+            peer.recv(4096)
+            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 5000\r\n\r\n{")
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    return f"http://127.0.0.1:{listener.getsockname()[1]}", thread
+
+
+def test_an_answer_of_the_monitor_that_is_cut_short_is_told() -> None:
+    url, thread = cut_answers()
+    with pytest.raises(JetStreamError, match=f"--monitor {url}: IncompleteRead"):
+        job.consumer_samples(url, 1)
+    thread.join(30)
+
+
+def test_a_report_of_no_time_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["analytics", "report", str(tmp_path), "--since", "2026-11-02", "--until", "2026-11-01"]
+    assert cli.main(words) == 1
+    assert "--since 2026-11-02 is not before --until 2026-11-01" in capsys.readouterr().err
+
+
+def test_the_servers_help_names_the_commands() -> None:
+    (commands,) = (
+        action for action in cli.build_parser()._actions
+        if isinstance(action, argparse._SubParsersAction)
+    )  # fmt: skip
+    assert set(commands.choices) == set(flags.COMMANDS)
+
+
+def test_every_option_says_what_it_is() -> None:
+    def bare(parser: argparse.ArgumentParser) -> Iterator[str]:
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for inner in action.choices.values():
+                    yield from bare(inner)
+            elif not action.help:
+                yield f"{parser.prog} {action.dest}"
+
+    assert list(bare(cli.build_parser())) == []
 
 
 def test_no_permission_is_told_without_a_traceback(

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pyspark_jetstream import cli, export, job, reports, show, tables
+from pyspark_jetstream import cli, duplicates, export, job, reports, show, tables
 from pyspark_jetstream.errors import JetStreamError
 from storage.filestore import FileStores
 from tests.analytics.stores import SMALL_BLOCKS, parsed, settings, settle
@@ -170,3 +170,88 @@ def test_what_cannot_be_done_is_said(
 ) -> None:
     assert cli.main(words) == 1
     assert says in capsys.readouterr().err
+
+
+def test_one_message_has_no_rate_of_a_billion(tmp_path: Path) -> None:
+    stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    stores.create(settings("S")).store("a", b"", b"x", START_NS)
+    settle(stores)
+    export.to_parquet(parsed(tmp_path), str(tmp_path / "out"), silent)
+    stores.close()
+    report = reports.make(tmp_path / "out", reports.Asked(), now_s=0)
+    assert [row["per_second"] for row in report.top_subjects] == [1]
+
+
+def samples(*rows: tuple[int, str, str]) -> list[dict[str, Any]]:
+    """(second, account, stream)"""
+    return [
+        {
+            "time": START_NS // 1000 + second * 1_000_000,
+            "account": account,
+            "stream": stream,
+            "consumer": "c",
+            "pending": second,
+            "ack_pending": 0,
+            "delivered_seq": 0,
+            "ack_floor_seq": 0,
+        }
+        for second, account, stream in rows
+    ]
+
+
+def test_lag_is_of_the_streams_and_times_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = [(at * 60, account, name) for at in range(100)
+              for account, name in (("$G", "A"), ("$G", "B"), ("X", "A"))]  # fmt: skip
+    with tables.Tables(str(tmp_path)) as open_tables:
+        job.add_samples(open_tables, samples(*rounds), "2023-11-14")
+
+    def lag(**asked: Any) -> list[tuple[str, int]]:
+        report = reports.make(tmp_path, reports.Asked(**asked), now_s=0)
+        assert report.messages == 0
+        return [(row["consumer"], row["pending"]) for row in report.lag]
+
+    start = START_NS / 1e9
+    assert len(lag()) == 300
+    assert {name for name, _ in lag(streams=("A",))} == {"A > c", "X/A > c"}
+    assert {name for name, _ in lag(streams=("X/A", "B"))} == {"X/A > c", "B > c"}
+    cut = lag(streams=("B",), since_s=start + 120, until_s=start + 300)
+    assert cut == [("B > c", 120), ("B > c", 180), ("B > c", 240)]
+    assert lag(since_s=start + 10 * 86_400) == []
+    monkeypatch.setattr(reports, "LAG_POINTS_MAX", 30)
+    few = [pending for name, pending in lag() if name == "B > c"]
+    assert few == [60 * at for at in range(9, 100, 10)]
+
+
+def test_groups_are_merged_again_when_they_have_doubled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reports, "GROUPS_MAX", 10)
+    sums, merges = reports.Sums(["subject"]), []
+    real = sums.table
+    monkeypatch.setattr(sums, "table", lambda: merges.append(1) or real())
+    for at in range(100):
+        sums.add(pa.table({"subject": [f"s{at}.{each}" for each in range(10)], "size": [1] * 10}))
+    assert 4 <= len(merges) <= 10
+    assert real().num_rows == 1000
+
+
+@pytest.mark.parametrize("at_once", [duplicates.IDS_AT_ONCE, 50])
+def test_duplicates_of_more_ids_than_fit(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(duplicates, "IDS_AT_ONCE", at_once)
+    with duplicates.Duplicates(1000) as found:
+        for stream in ("A", "B"):
+            for first in range(0, 500, 100):
+                numbers = range(first, first + 120)  # 20 of them again in the next batch
+                ids = [None if number % 10 == 9 else f"id{number}" for number in numbers]
+                found.add(stream, pa.table({"msg_id": ids, "ts_ns": numbers}))
+        count, rows = found.most(3)
+    assert count == 2 * 4 * 18
+    assert [(row["msg_id"], row["count"], row["first_ns"]) for row in rows] == [
+        ("id100", 2, 100), ("id100", 2, 100), ("id101", 2, 101),
+    ]  # fmt: skip
+
+
+def test_no_ids_are_no_duplicates() -> None:
+    with duplicates.Duplicates(0) as found:
+        found.add("S", pa.table({"msg_id": pa.array([None], pa.string()), "ts_ns": [1]}))
+        assert found.most(5) == (0, [])

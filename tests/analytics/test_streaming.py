@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,12 @@ from tests.analytics.stores import live, parsed, settings, settle
 pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'martlet[spark]'")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from pyspark_jetstream import export, left_out, reading
 from pyspark_jetstream.directory import Directory
-from pyspark_jetstream.errors import DataLoss
+from pyspark_jetstream.errors import DataLoss, OptionError
+from pyspark_jetstream.limits import end_of_messages
+from pyspark_jetstream.scan import Tally
+from pyspark_jetstream.source import BatchReader
 from pyspark_jetstream.streaming import StreamReader
 from tests.analytics.test_spark import drain
 
@@ -226,3 +232,145 @@ def test_a_skip_of_many_sequences_is_not_many_batches(
         offset = end
     assert taken == seqs(store)
     assert max(sizes) <= 30
+
+
+def lagging(path: Path) -> Path:
+    """A copy of the directory as it is now."""
+    copy = path.parent / f"{path.name}-copy"
+    shutil.copytree(path, copy)
+    return copy
+
+
+def test_a_copy_that_lags_behind_is_waited_for(
+    tmp_path: Path, stores: FileStores, store: StreamStore
+) -> None:
+    """Offsets from the live directory, and then a copy of before: the same stream, only shorter."""
+    copy = lagging(tmp_path)
+    fill(store, 500)
+    settled(stores)
+    source = reader(tmp_path)
+    start = source.initialOffset()
+    end = source.latestOffset(start, ReadAllAvailable())
+    for loss in ("true", "false"):
+        late = reader(copy, failOnDataLoss=loss)
+        assert late.latestOffset(through_json(end), ReadAllAvailable()) == end
+        assert seqs_of(late, end, end) == []
+    with pytest.raises(DataLoss, match=rf"ends at {COUNT}; a batch up to {COUNT + 500}"):
+        reader(copy).partitions(through_json(start), through_json(end))
+    tables = tmp_path / "out"
+    export.to_parquet(parsed(tmp_path), str(tables), print)
+    for loss in ("true", "false"):
+        assert export.to_parquet(parsed(copy, failOnDataLoss=loss), str(tables), print) == 0
+    fill(store, 10)
+    settled(stores)
+    assert export.to_parquet(parsed(tmp_path), str(tables), print) == 10
+
+
+def test_an_offset_of_the_future_is_waited_for(
+    tmp_path: Path, stores: FileStores, store: StreamStore
+) -> None:
+    tables, begin = str(tmp_path / "out"), COUNT + 20
+    source = StreamReader(parsed(tmp_path, columns="seq", startingOffsets=str(begin)))
+    offset, taken, rows = source.initialOffset(), [], []
+    for _ in range(4):
+        end = source.latestOffset(through_json(offset), ReadAllAvailable())
+        taken += seqs_of(source, through_json(offset), through_json(end))
+        offset = end
+        rows.append(export.to_parquet(parsed(tmp_path, startingOffsets=str(begin)), tables, print))
+        fill(store, 9)
+        settled(stores)
+    assert taken == list(range(begin, COUNT + 28))
+    assert rows == [0, 0, 0, 8]
+
+
+LIMITS = [
+    {"maxOffsetsPerTrigger": "50"},
+    {"maxBytesPerTrigger": "8000"},
+    {"maxBlocksPerTrigger": "1"},
+    {"maxOffsetsPerTrigger": "2"},
+]
+
+
+@pytest.mark.parametrize("limits", LIMITS, ids=lambda limits: "=".join(*limits.items()))
+def test_a_limit_is_shared_by_all_streams(
+    tmp_path: Path, stores: FileStores, store: StreamStore, limits: dict[str, str]
+) -> None:
+    """The first by name has more than its part all the time; the others go on nevertheless."""
+    others = {f"$G/T{at}": stores.create(settings(f"T{at}")) for at in range(4)}
+    for other in others.values():
+        fill(other, 40)
+    settled(stores)
+    source = reader(tmp_path, **limits)
+    offset, taken = source.initialOffset(), []
+    for _ in range(400):
+        if all(offset[name] > 10 for name in others):
+            break
+        fill(store, 50)
+        settled(stores)
+        end = source.latestOffset(through_json(offset), source.getDefaultReadLimit())
+        found = seqs_of(source, through_json(offset), through_json(end))
+        assert 0 < len(found) <= int(limits.get("maxOffsetsPerTrigger", "5000"))
+        taken += found
+        offset = end
+    assert all(offset[name] > 10 for name in others), offset
+    assert offset["$G/S"] > 2
+
+
+def test_a_sparse_block_that_went_or_does_not_hold_is_told_by_its_reader(
+    tmp_path: Path, stores: FileStores, store: StreamStore
+) -> None:
+    """Counting its messages is no place to fail."""
+    store.skip(1_000_000_000)
+    fill(store, 20)
+    settled(stores)
+    source = reader(tmp_path)
+    (view,) = source._views().values()
+    block = next(one for one in view.blocks if one.last_seq > COUNT + 1_000_000)
+    gone = replace(block, location=f"{block.location}.gone")
+    assert end_of_messages(view, gone, block.first_seq, 3) == (block.last_seq, block.messages)
+    damaged = tmp_path / Path(block.location).name
+    damaged.write_bytes(b"x" * 4096)
+    other = replace(block, location=str(damaged))
+    assert end_of_messages(view, other, block.first_seq, 3) == (block.last_seq, block.messages)
+
+
+def test_what_planning_leaves_out_is_told(
+    tmp_path: Path, stores: FileStores, store: StreamStore, capfd: pytest.CaptureFixture[str]
+) -> None:
+    notes = tmp_path / "notes"
+    source = reader(tmp_path, failOnDataLoss="false", leftOutFolder=str(notes))
+    start = source.initialOffset()
+    end = source.latestOffset(start, ReadAllAvailable())
+    store.compact(1500)
+    compacted(stores)
+    assert seqs_of(source, start, end) == list(range(1500, COUNT + 1))
+    asked = parsed(tmp_path, startingOffsets="7", failOnDataLoss="false", columns="seq")
+    list(BatchReader(asked).partitions())
+    said = capfd.readouterr().err
+    assert "stream $G/S begins at 1500; 1 was to be read next" in said
+    assert "stream $G/S begins at 1500, not at 7" in said
+    tally = Tally()
+    left_out.take(notes, tally)
+    assert (tally.lost, tally.damaged) == (1, 0)
+    tally = Tally()
+    rows = reading.read_table(asked, tally)
+    assert (rows.num_rows, tally.lost) == (COUNT - 1499, 1)
+    assert "1 ranges that were gone before" in tally.words()
+    tables, tally = str(tmp_path / "out"), Tally()
+    export.to_parquet(asked, tables, print, tally)
+    assert tally.notes == ["stream $G/S begins at 1500, not at 7"]
+
+
+def test_options_of_the_other_kind_are_refused(
+    spark: Any, tmp_path: Path, stores: FileStores, store: StreamStore
+) -> None:
+    batch = spark.read.format("jetstream")
+    for name in ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "maxBlocksPerTrigger"):
+        with pytest.raises(Exception, match=f"option {name} is for readStream"):
+            batch.options(**{name: "5"}).load(str(tmp_path)).count()
+        batch = spark.read.format("jetstream")
+    with pytest.raises(Exception, match="option endingOffsets is for batches"):
+        drain(spark, tmp_path, tmp_path / "checkpoint", endingOffsets="5")
+    for said in ("-2", '{"S": -2}', '{"S": {"0": -2}}', "earliest"):
+        with pytest.raises(OptionError, match="would read nothing"):
+            parsed(tmp_path, endingOffsets=said)

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import os
+import resource
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from pyspark_jetstream import cli, export, job, reports, tables
-from pyspark_jetstream.tables import Tables, files_now, partition_of, partition_path
+from pyspark_jetstream.errors import JetStreamError
+from pyspark_jetstream.tables import (
+    Tables,
+    check_tables,
+    files_now,
+    held_files,
+    partition_of,
+    partition_path,
+)
 from storage.filestore import FileStores
 from tests.analytics.stores import SMALL_BLOCKS, parsed, settings, settle
-from tests.analytics.test_export import Killed, exported, fill, silent
+from tests.analytics.test_export import DAY_NS, Killed, exported, fill, silent
 
 NAMES = ("007", "A%2FB", "k=v", "Zähler", "鳥")
 
@@ -42,7 +54,7 @@ def test_names_through_spark(spark: Any, tmp_path: Path, stores: FileStores) -> 
         fill(stores.create(settings(name)), at + 1)
     settle(stores)
     export.to_parquet(parsed(tmp_path), str(root), silent)
-    job.show_tables(spark, root)
+    job.show_tables(spark, files_now(root))
     query = "SELECT stream, count(*) AS n, max(day) AS day FROM messages GROUP BY stream"
     found = {row.stream: (row.n, str(row.day)) for row in spark.sql(query).collect()}
     assert found == {name: (at + 1, "2023-11-14") for at, name in enumerate(NAMES)}
@@ -79,7 +91,7 @@ def test_readers_see_a_commit_that_is_decided(
     assert (root / "_martlet" / "commit.json").exists()
     assert [pq.read_metadata(place).num_rows for place in files_now(root).values()] == [60]
     assert reports.make(root, reports.Asked(), now_s=0).messages == 60
-    job.show_tables(spark, root)
+    job.show_tables(spark, files_now(root))
     (row,) = spark.sql("SELECT count(*), count(DISTINCT seq), min(stream) FROM messages").collect()
     assert tuple(row) == (60, 60, "S")
     with Tables(str(root)):
@@ -134,3 +146,175 @@ def test_a_full_disk_is_told_and_costs_nothing(
     assert cli.main(words) == 0
     assert [seq for _, seq, _ in exported(root)] == list(range(1, 101))
     shutil.rmtree(root)
+
+
+def three_exports(path: Path, stores: FileStores) -> Path:
+    store, root = stores.create(settings("S")), path / "out"
+    for _ in range(3):
+        fill(store, 20, step_ns=1000)
+        settle(stores)
+        export.to_parquet(parsed(path), str(root), silent)
+    return root
+
+
+def merge_all(root: Path) -> None:
+    with Tables(str(root)) as writer:
+        entries = [entry for entry in writer.state.files if entry.path.startswith("messages/")]
+        writer._merge(str(Path(entries[0].path).parent), entries)
+
+
+def test_a_query_outlives_a_merge(spark: Any, tmp_path: Path, stores: FileStores) -> None:
+    """Spark lists the files when a view is made, and opens them when its tasks run."""
+    root = three_exports(tmp_path, stores)
+    with held_files(root) as found:
+        job.show_tables(spark, found)
+        merge_all(root)
+        assert len(list(root.glob("messages/*/*/*/*.parquet"))) == 1
+        (row,) = spark.sql(
+            "SELECT count(*), count(DISTINCT seq), min(stream) FROM messages"
+        ).collect()
+    assert tuple(row) == (60, 60, "S")
+    assert list((root / "_martlet" / "readers").iterdir()) == []
+
+
+def test_a_reader_that_was_killed_holds_nothing_for_ever(
+    tmp_path: Path, stores: FileStores
+) -> None:
+    root = three_exports(tmp_path, stores)
+    readers = root / "_martlet" / "readers"
+    left = readers / "dead" / "messages"
+    with held_files(root) as found:
+        left.mkdir(parents=True)
+        (readers / "dead.lock").touch()
+        (readers / "strange.lock").mkdir()  # as one that may not be opened
+        with Tables(str(root)):
+            assert not left.exists(), "of a reader that is gone"
+            assert all(place.exists() for place in found.values()), "of one that reads"
+
+
+def test_without_links_a_query_reads_the_files_themselves(
+    tmp_path: Path, stores: FileStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = three_exports(tmp_path, stores)
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", refuse)
+        with held_files(root) as found:
+            assert found == files_now(root)
+    shutil.rmtree(root / "_martlet" / "readers")
+    (root / "_martlet" / "readers").touch()  # as a folder that may not be written: none can be made
+    with held_files(root) as found:
+        assert found == files_now(root)
+
+
+def test_a_commit_whose_files_are_gone_is_not_carried_out(
+    tmp_path: Path, stores: FileStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a power cut leaves it when names of staged files were never synced."""
+    root = three_exports(tmp_path, stores)
+    before = (root / "_martlet" / "state.json").read_text()
+    cut_short(root, monkeypatch, "move")
+    shutil.rmtree(root / "_martlet" / "staging")
+    for _ in range(2):
+        with pytest.raises(JetStreamError, match=r"staging/4/.*merged.parquet .*neither is there"):
+            Tables(str(root))
+    assert (root / "_martlet" / "state.json").read_text() == before
+    assert len(exported(root)) == 60
+
+
+def test_staged_names_are_synced_before_a_commit_is_decided(
+    tmp_path: Path, stores: FileStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(stores.create(settings("S")), 20)
+    settle(stores)
+    synced: list[str] = []
+    write, sync = tables.write_durably, tables.sync_folder
+
+    def write_durably(path: Path, content: str) -> None:
+        synced.append(path.name)
+        write(path, content)
+
+    def sync_folder(path: Path) -> None:
+        synced.append(str(path.relative_to(tmp_path)))
+        sync(path)
+
+    monkeypatch.setattr(tables, "write_durably", write_durably)
+    monkeypatch.setattr(tables, "sync_folder", sync_folder)
+    export.to_parquet(parsed(tmp_path), str(tmp_path / "out"), silent)
+    decided = synced[: synced.index("commit.json")]
+    staging = "out/_martlet/staging/1"
+    day = f"{staging}/{partition_path('$G', 'S', '2023-11-14')}"
+    assert {".", "out", "out/_martlet", "out/_martlet/staging", staging, day} <= set(decided)
+
+
+def test_a_merge_takes_large_rows_a_few_at_a_time(tmp_path: Path) -> None:
+    """A dictionary makes a small file of rows that are large in memory."""
+    payload, count = b"x" * (1 << 20), 200
+    files = []
+    for at in range(2):
+        files.append(tmp_path / f"{at}.parquet")
+        rows = {"seq": range(count), "payload": [payload] * count, "size": [len(payload)] * count}
+        pq.write_table(pa.table(rows), files[-1])
+        assert files[-1].stat().st_size < 4 << 20
+    schema = pq.read_schema(files[0])
+    batches = list(tables.batches_within(files, schema))
+    assert sum(batch.num_rows for batch in batches) == 2 * count
+    assert max(batch.num_rows for batch in batches) == tables.MERGE_BYTES >> 20
+    groups = list(tables.row_groups(batches))
+    assert [group.num_rows for group in groups[:2]] == [64, 64]
+    assert sum(group.num_rows for group in groups) == 2 * count
+    small = pa.table({"seq": range(1000), "size": [8] * 1000})
+    pq.write_table(small, files[0], row_group_size=10)
+    assert len(list(tables.row_groups(tables.batches_within(files[:1], small.schema)))) == 1
+
+
+def test_a_stream_of_more_days_than_descriptors(tmp_path: Path, stores: FileStores) -> None:
+    store, root = stores.create(settings("SLOW")), tmp_path / "out"
+    for round_ in range(2):  # the second round goes back to days whose files were closed
+        for day in range(tables.OPEN_FILES_MAX + 100):
+            store.store("a", b"", b"p", day * DAY_NS + round_)
+    settle(stores)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    held = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (held + tables.OPEN_FILES_MAX + 40, hard))
+    try:
+        export.to_parquet(parsed(tmp_path), str(root), silent)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert [seq for _, seq, _ in exported(root)] == list(range(1, store.last_seq + 1))
+
+
+def test_tables_are_in_a_local_folder(
+    tmp_path: Path, stores: FileStores, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    for words in ("export parquet", "export iceberg", "analytics run --engine plain --once"):
+        assert cli.main([*words.split(), "--data", str(tmp_path), "--out", "s3://b/t"]) == 1
+        assert "s3://b/t: the place of" in capsys.readouterr().err
+    assert cli.main(["analytics", "report", "s3://b/t"]) == 1
+    assert not (tmp_path / "s3:").exists()
+    fill(stores.create(settings("S")), 3)
+    settle(stores)
+    out = f"file://{tmp_path}/out"
+    assert cli.main(["export", "parquet", "--data", str(tmp_path), "--out", out]) == 0
+    assert len(exported(tmp_path / "out")) == 3
+
+
+def test_an_export_of_nothing_has_no_messages_rather_than_no_tables(
+    tmp_path: Path, stores: FileStores
+) -> None:
+    with pytest.raises(JetStreamError, match="has no tables yet"):
+        check_tables(tmp_path / "out")
+    export.to_parquet(parsed(tmp_path), str(tmp_path / "out"), silent)
+    with pytest.raises(JetStreamError, match="has no messages yet: what was exported had none"):
+        check_tables(tmp_path / "out")
+    stores.create(settings("EMPTY"))
+    settle(stores)
+    export.to_parquet(parsed(tmp_path), str(tmp_path / "out"), silent)
+    assert json.loads((tmp_path / "out" / "_martlet" / "state.json").read_text())["commits"] == 1
+    with pytest.raises(JetStreamError, match="has no messages yet"):
+        check_tables(tmp_path / "out")

@@ -1,5 +1,6 @@
 """Every measurement runs, tiny, on every server that is there; the table of rows is sound."""
 
+import importlib.util
 import json
 
 import pytest
@@ -9,15 +10,32 @@ from bench.compare import LEFT_OUT, Outcome, Result, measure
 from bench.loads import LOADGEN, SMOKE
 from bench.programs import MARTLET, PEER
 from bench.rows import ROWS, Better, Row, absolute, times
+from pyspark_jetstream import launcher
 
 MEASUREMENTS = list(dict.fromkeys(row.measurement for row in ROWS))
 RUNS = [(m, p) for m in MEASUREMENTS for p in (MARTLET, PEER) if m.has_peer or p is MARTLET]
+
+
+ON_SPARK = {"analytics_spark", "analytics_beside_spark"}
+
+
+def why_no_spark():
+    """None: it can run here."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "pyspark is not installed"
+    try:
+        launcher.find_java()
+    except launcher.NoJava as missing:
+        return str(missing)
+    return None
 
 
 @pytest.mark.skipif(not LOADGEN.exists(), reason="run `make loadgen`")
 @pytest.mark.parametrize(("measurement", "program"), RUNS, ids=lambda each: each.name)
 def test_each_row_runs(measurement, program):
     if reason := program.missing():
+        pytest.skip(reason)
+    if measurement.name in ON_SPARK and (reason := why_no_spark()):
         pytest.skip(reason)
     outcome = measure(measurement, [program], SMOKE, rounds=1)[program.name]
     assert outcome.failed is None

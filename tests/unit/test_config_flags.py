@@ -2,7 +2,15 @@
 
 import pytest
 
-from config.flags import Command, FlagError, UsageError, parse_flags, redact_arguments, usage
+from config.flags import (
+    COMMANDS,
+    Command,
+    FlagError,
+    UsageError,
+    parse_flags,
+    redact_arguments,
+    usage,
+)
 from config.load import build
 from config.options import CertificatePair, Options, TlsOptions
 
@@ -141,6 +149,8 @@ def test_usage_has_every_flag_and_the_name_it_was_started_by() -> None:
     assert text.startswith("\nUsage: nats-server [options]\n")
     for name in ("-a, --addr, --net", "-sl, --signal", "-DVV", "--tlscacert", "--help_tls"):
         assert name in text.replace("-ms,--", "-ms, --")
+    for command in COMMANDS:
+        assert f"\n    {command} " in text
 
 
 @pytest.mark.parametrize(
