@@ -5,6 +5,8 @@ Contract: a `Decoder` walks bytes that it was given (a whole unframed block, or 
 begins at a record) and believes nothing before its checksum held. `next_batch` returns the
 buffers of one batch, for `columns.py` to make Arrow arrays of, and None at the end. A record that
 does not hold raises Damage, or, when the decoder is tolerant, is counted and stepped over.
+So nobody may change the bytes meanwhile: they are a copy, not a map of a file in which a secure erase
+may overwrite a record between its check and the copying of its columns.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -16,6 +18,7 @@ from pyspark_jetstream._bytes cimport (
 
 cdef enum:
     SUBJECTS_REMEMBERED = 65536
+    FIELDS_COMPARED = 32    # of more headers than that the keys are hashed
     ROWS_MAX = 131072
 
 # What a batch is to hold.
@@ -438,6 +441,8 @@ cdef class Decoder:
         """Each key once, with all of its values in order."""
         cdef size_t index, other, before
         cdef bint repeated
+        if fields.count > FIELDS_COMPARED:
+            return self.add_many_fields(fields, keys, key_ends, lists, values, value_ends, key_count, value_count)
         for index in range(fields.count):
             repeated = False
             for before in range(index):
@@ -452,6 +457,26 @@ cdef class Decoder:
                     add_text(values, fields.items[other].value, fields.items[other].value_size)
                     value_ends.add32(values.used)
                     value_count[0] += 1
+            lists.add32(value_count[0])
+        return 0
+
+    cdef int add_many_fields(self, FieldList fields, Bytes keys, Bytes key_ends, Bytes lists, Bytes values,
+                             Bytes value_ends, uint64_t* key_count, uint64_t* value_count) except -1:
+        """The same in a time that grows as the fields do."""
+        cdef dict found = {}
+        cdef size_t index
+        cdef bytes key
+        for index in range(fields.count):
+            key = fields.items[index].key[:fields.items[index].key_size]
+            found.setdefault(key, []).append(index)
+        for key, indexes in found.items():
+            add_text(keys, PyBytes_AS_STRING(key), len(key))
+            key_ends.add32(keys.used)
+            key_count[0] += 1
+            for index in indexes:
+                add_text(values, fields.items[index].value, fields.items[index].value_size)
+                value_ends.add32(values.used)
+                value_count[0] += 1
             lists.add32(value_count[0])
         return 0
 
@@ -521,13 +546,13 @@ def to_micros(nanos: bytes) -> bytes:
     return out
 
 
-def open_records(const unsigned char[::1] data, uint64_t salt, opener) -> bytes:
-    """The same records with their bodies decrypted by `opener(cipher, head, body)`.
+def open_records(const unsigned char[::1] data, uint64_t salt, size_t at, uint64_t last, opener) -> tuple[bytes, int]:
+    """The records from byte `at` to sequence `last`, their bodies decrypted by `opener(cipher, head, body)`.
 
-    What does not hold is kept as it is from there on, for the decoder to report.
+    And where the first is that does not hold; the size of `data` when all do.
     """
     cdef const char* start = <const char*>&data[0] if len(data) else NULL
-    cdef size_t size = len(data), at = 0
+    cdef size_t size = len(data)
     cdef uint32_t length
     cdef Bytes out = Bytes()
     cdef bytes head, body
@@ -535,7 +560,8 @@ def open_records(const unsigned char[::1] data, uint64_t salt, opener) -> bytes:
     while at < size:
         length = check(start + at, size - at, salt)
         if length == 0:
-            out.add(start + at, size - at)
+            return out.take(), at
+        if load64(start + at + 8) > last:
             break
         if start[at + 5] == 0 or start[at + 4] != KIND_MESSAGE:
             to = out.extend(length)
@@ -551,7 +577,7 @@ def open_records(const unsigned char[::1] data, uint64_t salt, opener) -> bytes:
             memcpy(to + RECORD_HEAD, PyBytes_AS_STRING(body), len(body))
         store_checksum(to, salt)
         at += length
-    return out.take()
+    return out.take(), size
 
 
 cdef void store_checksum(char* record, uint64_t salt) noexcept nogil:

@@ -8,7 +8,9 @@ A server may give the group of a stream that was deleted to a new one, after a r
 folder is GROUP-SALT.
 
 A block is listed only when its object is complete. An object that is there but not listed, because
-an upload was killed, is found by its name and not sent again.
+an upload was killed, is found by its name and not sent again; one that nothing will list is swept
+by the next uploader, for it may hold what was erased meanwhile. A manifest also lists what could
+not be sent, so that readers are told of the hole.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -24,19 +27,22 @@ from pathlib import Path
 from typing import Any
 
 from pyspark_jetstream._walk import walk
-from pyspark_jetstream.blockfile import HEAD_BYTES, Block
-from pyspark_jetstream.committed import signature
-from pyspark_jetstream.directory import Directory, parse_meta, read_identity
+from pyspark_jetstream.blockfile import HEAD_BYTES, TRAILER_BYTES, Block
+from pyspark_jetstream.claim import Claim
+from pyspark_jetstream.committed import TORN_PAUSES_S, signature
+from pyspark_jetstream.directory import Directory, read_identity
 from pyspark_jetstream.errors import BlockDamaged, NotUsable
+from pyspark_jetstream.meta import parse_meta
 from pyspark_jetstream.objects import Folder, local_path
 from pyspark_jetstream.plan import Piece
 from pyspark_jetstream.sealed import master_key
-from pyspark_jetstream.view import BlockView, StreamView
+from pyspark_jetstream.view import BlockView, StreamView, Unreadable
 
 ROOT = "archive.json"
 ARCHIVE_VERSION = 1
 SAVE_EVERY = 64
 SUBJECTS_LISTED_MAX = 64
+OURS = re.compile(r"streams/([0-9a-f-]+)/(manifest\.json|[0-9a-f]{16}-\d+-[0-9a-f]{16}\.blk)")
 
 Entry = dict[str, Any]
 Manifest = dict[str, Any]
@@ -63,22 +69,23 @@ class BytesSource:
     def read(self, start: int, length: int) -> bytes:
         return self._content[start : start + length]
 
-    def view(self, start: int, length: int) -> bytes | memoryview:
-        return self.read(start, length)
-
     def close(self) -> None:
         pass
 
 
 def check_block(block: Block) -> None:
-    """Read every record: what is damaged is not to be copied as if it were sound."""
-    assert block.footer is not None
+    """Read every record or frame: what is damaged is not to be copied as if it were sound."""
+    if block.footer is None:
+        at = max(block.source.size - TRAILER_BYTES, 0)
+        raise BlockDamaged(block.source.name, at, "the end of the sealed block does not hold")
+    if block.head.framed:
+        block.check_frames()
+        return
     end = HEAD_BYTES
     for base, content in block.runs():
         end = base + walk(content, block.salt, 0, (1 << 64) - 1)[0]
     if end < block.footer.data_end and block.footer.slots:
         raise BlockDamaged(block.source.name, end, "a record does not hold")
-    block.body()
 
 
 def listed_subjects(block: Block) -> list[str] | None:
@@ -99,15 +106,18 @@ class Uploader:
         self._folder = Folder(target, make=True)
         self._folder.sweep(time.time())
         self._follow = follow
+        self._swept = False
         self._identity = read_identity(self._path)[0].hex()
-        self._root = self._open_root()
+        self._claim = Claim(self._folder)
+        self._root = self._read_root() or self._new_root()
 
-    def _open_root(self) -> dict[str, Any]:
+    def _new_root(self) -> dict[str, Any]:
+        return {"version": ARCHIVE_VERSION, "identity": self._identity, "streams": []}
+
+    def _read_root(self) -> dict[str, Any] | None:
         content = self._folder.get(ROOT)
         if content is None:
-            root = {"version": ARCHIVE_VERSION, "identity": self._identity, "streams": []}
-            self._folder.put(ROOT, json.dumps(root).encode())
-            return root
+            return None
         root = check_root(content, self._folder.place)
         if root["identity"] != self._identity:
             raise NotUsable(f"{self._folder.place} is the archive of another data directory")
@@ -115,17 +125,49 @@ class Uploader:
 
     def run(self) -> Report:
         report = Report()
-        views = self._directory.views(with_names=False)
-        for view in views:
-            folder = self._path / "streams" / f"{view.group:016x}"
-            try:
-                meta = (folder / "meta").read_bytes()
-            except FileNotFoundError:
-                continue  # deleted meanwhile
-            self._stream(view, meta, report)
-        if self._follow:
-            self._drop_deleted({view.salt for view in views}, report)
+        with self._claim:
+            root = self._read_root()
+            self._root = root or self._new_root()
+            if root is None:
+                self._put_root()
+            swept, self._swept = self._swept, False  # a run that fails may leave something
+            unusable: list[NotUsable] = []
+            views = self._directory.views(with_names=False, unusable=unusable)
+            report.damaged += map(str, unusable)
+            for view in views:
+                folder = self._path / "streams" / f"{view.group:016x}"
+                try:
+                    meta = (folder / "meta").read_bytes()
+                except FileNotFoundError:
+                    continue  # deleted meanwhile
+                self._stream(view, meta, report)
+            if self._follow and not unusable:
+                self._drop_deleted({view.salt for view in views}, report)
+            if not swept:
+                self._sweep()
+            self._swept = True
         return report
+
+    def _put_root(self) -> None:
+        self._claim.keep()
+        self._folder.put(ROOT, json.dumps(self._root).encode())
+
+    def _sweep(self) -> None:
+        """Delete objects that no manifest lists: of uploads that were killed."""
+        known: set[str] = set()
+        unread = set()
+        for listed in self._root["streams"]:
+            content = self._folder.get(manifest_key(listed))
+            if content is None:
+                unread.add(folder_name(listed))
+            else:
+                known.add(manifest_key(listed))
+                known.update(entry["key"] for entry in json.loads(content)["blocks"])
+        for key in list(self._folder.keys("streams")):
+            ours = OURS.fullmatch(key)
+            if ours is not None and key not in known and ours[1] not in unread:
+                self._claim.keep()
+                self._folder.delete(key)
 
     def _drop_deleted(self, salts: set[int], report: Report) -> None:
         """Streams that the server deleted; first from the list: nobody is to find half of one."""
@@ -140,7 +182,7 @@ class Uploader:
                 gone.append((manifest_key(listed), manifest))
         if gone:
             self._root["streams"] = kept
-            self._folder.put(ROOT, json.dumps(self._root).encode())
+            self._put_root()
         for key, manifest in gone:
             for entry in manifest["blocks"]:
                 self._folder.delete(entry["key"])
@@ -161,41 +203,75 @@ class Uploader:
         key = manifest_key(listed)
         manifest["meta"] = base64.b64encode(meta).decode()
         manifest["floor"] = view.floor
+        manifest["lost"] = self._lost(view, manifest)
         entries = {entry["number"]: entry for entry in manifest["blocks"]}
-        stale = self._drop_gone(view, entries, report)
+        unsent = {number: (first, last) for number, first, last in manifest.get("unsent", [])}
+        stale = self._drop_gone(view, entries, unsent, report)
         unsaved = 0
         for block in view.blocks:
-            if not block.sealed or not block.messages:
+            if not block.sealed:
                 continue
             before = entries.get(block.number)
             entry = self._block(view, block, before, key.rpartition("/")[0], report)
-            if entry is None:
-                continue
-            entries[block.number] = entry
-            if before is not None and before["key"] != entry["key"]:
-                stale.append(before["key"])
+            note_unsent(block, entry, unsent)
+            if before is not None and (entry is None or before["key"] != entry["key"]):
+                stale.append(entries.pop(block.number)["key"])
+            if entry is not None:
+                entries[block.number] = entry
             unsaved += entry is not before
             if unsaved >= SAVE_EVERY:
-                self._save(key, manifest, entries)
+                self._save(key, manifest, entries, unsent)
                 unsaved = 0
-        self._save(key, manifest, entries)
+        self._note_unreadable(view, entries, unsent, report)
+        self._save(key, manifest, entries, unsent)
         self._list(listed)
         for old in stale:
             self._folder.delete(old)
 
-    def _drop_gone(self, view: StreamView, entries: dict[int, Entry], report: Report) -> list[str]:
+    def _lost(self, view: StreamView, manifest: Manifest) -> list[list[int]]:
+        """What the server lost to damage; of what its limits dropped since, too."""
+        before = [] if self._follow else map(tuple, manifest.get("lost", []))
+        return [list(span) for span in sorted({*before, *view.lost})]
+
+    def _note_unreadable(
+        self,
+        view: StreamView,
+        entries: dict[int, Entry],
+        unsent: dict[int, tuple[int, int]],
+        report: Report,
+    ) -> None:
+        """Blocks of which the directory has nothing to send; a copy from before stays."""
+        for broken in view.damaged:
+            report.damaged.append(broken.words)
+        gone = [(broken.number, broken.first_seq, broken.last_seq) for broken in view.damaged]
+        for number, first, last in (*gone, *view.missing):
+            if number not in entries:
+                unsent[number] = (first, last)
+
+    def _drop_gone(
+        self,
+        view: StreamView,
+        entries: dict[int, Entry],
+        unsent: dict[int, tuple[int, int]],
+        report: Report,
+    ) -> list[str]:
         """Blocks whose messages were deleted one by one; with `follow` what limits dropped too."""
-        there = {block.number for block in view.blocks}
         stale = []
-        for number in [number for number in entries if number not in there]:
+        for number in [number for number in entries if number not in view.held]:
             if self._follow or entries[number]["last_seq"] >= view.floor:
                 stale.append(entries.pop(number)["key"])
                 report.removed += 1
+        for number in [number for number in unsent if number not in view.held]:
+            if self._follow or unsent[number][1] >= view.floor:
+                del unsent[number]
         return stale
 
     def _block(
         self, view: StreamView, block: BlockView, before: Entry | None, folder: str, report: Report
     ) -> Entry | None:
+        """How it is listed from now on; None: not at all."""
+        if not block.messages:
+            return None  # a compaction left only skips
         path = Path(block.location)
         seen = signature(path)
         if seen is None:
@@ -207,16 +283,11 @@ class Uploader:
             report.kept += 1
             return before
         try:
-            content = path.read_bytes()
-            opened = Block(BytesSource(str(path), content), view.salt, view.group)
-            if opened.footer is None:
-                return before
-            if not opened.head.framed:
-                check_block(opened)
+            content, opened = read_checked(path, view, block.number)
         except FileNotFoundError:
             return before
         except BlockDamaged as failed:
-            report.damaged.append(str(failed))
+            report.damaged.append(failed.words)
             return before
         digest = hashlib.sha256(content).hexdigest()
         key = f"{folder}/{block.number:016x}-{block.generation}-{digest[:16]}.blk"
@@ -247,20 +318,55 @@ class Uploader:
         report.sent += 1
         report.sent_bytes += len(content)
 
-    def _save(self, key: str, manifest: Manifest, entries: dict[int, Entry]) -> None:
+    def _save(
+        self,
+        key: str,
+        manifest: Manifest,
+        entries: dict[int, Entry],
+        unsent: dict[int, tuple[int, int]],
+    ) -> None:
         manifest["blocks"] = [entries[number] for number in sorted(entries)]
+        manifest["unsent"] = [[number, *unsent[number]] for number in sorted(unsent)]
+        self._claim.keep()
         self._folder.put_changed(key, json.dumps(manifest).encode())
 
     def _list(self, listed: int | str) -> None:
         if listed not in self._root["streams"]:
             self._root["streams"].append(listed)
-            self._folder.put(ROOT, json.dumps(self._root).encode())
+            self._put_root()
+
+
+def read_checked(path: Path, view: StreamView, number: int) -> tuple[bytes, Block]:
+    """All of a block, once all of it holds: a secure erase may be writing in it."""
+    for pause_s in (*TORN_PAUSES_S, None):
+        content = path.read_bytes()
+        try:
+            opened = Block(BytesSource(str(path), content), view.salt, view.group, number=number)
+            check_block(opened)
+            opened.body()
+            break
+        except BlockDamaged:
+            if pause_s is None:
+                raise
+            time.sleep(pause_s)
+    return content, opened
+
+
+def note_unsent(block: BlockView, entry: Entry | None, unsent: dict[int, tuple[int, int]]) -> None:
+    """Keep the list of blocks that have messages and no copy in the archive."""
+    if entry is None and block.messages:
+        unsent[block.number] = (block.first_seq, block.last_seq)
+    else:
+        unsent.pop(block.number, None)
+
+
+def folder_name(listed: int | str) -> str:
+    """Of a stream by what archive.json lists it as: its group, or the name of its folder."""
+    return f"{listed:016x}" if isinstance(listed, int) else listed
 
 
 def manifest_key(listed: int | str) -> str:
-    """Of a stream by what archive.json lists it as: its group, or the name of its folder."""
-    name = f"{listed:016x}" if isinstance(listed, int) else listed
-    return f"streams/{name}/manifest.json"
+    return f"streams/{folder_name(listed)}/manifest.json"
 
 
 def new_manifest(view: StreamView) -> Manifest:
@@ -304,6 +410,11 @@ def successor(piece: Piece) -> Piece | None:
     return None
 
 
+def unsent_block(number: int, first: int, last: int) -> Unreadable:
+    words = f"block {number:016x} ({first} to {last}) is not in the archive: it did not hold"
+    return Unreadable(number, first, last, words)
+
+
 class Archive:
     """An archive as a store of views."""
 
@@ -342,8 +453,11 @@ class Archive:
             return None
         view = StreamView(meta.account, meta.stream, group, meta.salt, manifest["floor"], meta.key)
         view.blocks = list(self._blocks(manifest))
+        view.lost = [(first, last) for first, last in manifest.get("lost", [])]
+        view.damaged = [unsent_block(*unsent) for unsent in manifest.get("unsent", [])]
         if view.blocks:
-            view.floor = view.blocks[0].first_seq
+            unsent_from = (unsent.first_seq for unsent in view.damaged)
+            view.floor = min((view.blocks[0].first_seq, *unsent_from))
             view.last_seq = max(block.last_seq for block in view.blocks)
         else:
             view.last_seq = view.floor - 1

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import bisect
-import mmap
 import os
 import struct
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from pyspark_jetstream._walk import checksum
 from pyspark_jetstream.errors import BlockDamaged, NotUsable
-from pyspark_jetstream.sealed import KEY_ADVICE, decompress, open_sealed
+from pyspark_jetstream.sealed import KEY_ADVICE, NotDecompressed, decompress, open_sealed
 
 Skip = Callable[[BlockDamaged], None]
 
@@ -26,7 +26,6 @@ TIMES_SLOTS = 256
 HEAD = struct.Struct("<8sHHIQQQQQQ")
 TRAILER = struct.Struct("<8sIIIIQQqqIIIIQQQQIIQQ")
 SUMMARY_ENTRY = struct.Struct("<HIQQ")
-POPULATE = getattr(mmap, "MAP_POPULATE", 0)
 FRAME = struct.Struct("<4sBBHIIIIQ")
 
 
@@ -38,27 +37,16 @@ class Source(Protocol):
     @property
     def size(self) -> int: ...
     def read(self, start: int, length: int) -> bytes: ...
-    def view(self, start: int, length: int) -> bytes | memoryview: ...
     def close(self) -> None: ...
 
 
 class LocalSource:
-    """A file. `read` is for all; `view` maps, and is for sealed blocks only: others may be cut."""
+    """A file; what is read is a copy, for a secure erase may write in any block at any time."""
 
     def __init__(self, path: str) -> None:
         self.name = path
         self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         self.size = os.fstat(self._fd).st_size
-
-    def view(self, start: int, length: int) -> bytes | memoryview:
-        if start >= self.size or not length:
-            return b""
-        # Whoever holds the view keeps the map. All that is mapped is read: only what is wanted.
-        before = start % mmap.ALLOCATIONGRANULARITY
-        size = min(length, self.size - start) + before
-        flags = mmap.MAP_SHARED | POPULATE
-        part = mmap.mmap(self._fd, size, flags, mmap.PROT_READ, offset=start - before)
-        return memoryview(part)[before:]
 
     def read(self, start: int, length: int) -> bytes:
         content = os.pread(self._fd, length, start)
@@ -80,6 +68,7 @@ class Head:
     group: int
     number: int
     first_seq: int
+    before_checksum: int  # of the last record before this block
 
     @property
     def framed(self) -> bool:
@@ -99,6 +88,8 @@ class Footer:
     index_start: int
     summary_start: int
     summary_size: int
+    last_checksum: int  # of the last record, as it was when the block was sealed
+    number: int
     generation: int
     frames: int
     body_checksum: int
@@ -132,19 +123,22 @@ class Index:
             slot += 1
         return self.offsets[slot] if slot < len(self.offsets) else None
 
+    @cached_property
+    def _ascending(self) -> array[int]:
+        """The offsets without the holes."""
+        return array("I", filter(None, self.offsets))
+
     def offset_after(self, offset: int) -> int | None:
-        """Of the first record behind byte `offset`: offsets ascend, but for the holes."""
-        for other in self.offsets:
-            if other > offset:
-                return other
-        return None
+        """Of the first record behind byte `offset`."""
+        at = bisect.bisect_right(self._ascending, offset)
+        return self._ascending[at] if at < len(self._ascending) else None
 
 
-def parse_head(content: bytes, name: str, group: int) -> Head:
+def parse_head(content: bytes, name: str, salt: int, group: int) -> Head:
     """The header, or BlockDamaged, or NotUsable when a newer Martlet wrote it."""
     if len(content) < HEAD_BYTES or content[:8] != b"MARTBLK1":
         raise BlockDamaged(name, 0, "no block header")
-    _, version, flags, generation, own, number, first_seq, _, _, check = HEAD.unpack(
+    _, version, flags, generation, own, number, first_seq, before, own_salt, check = HEAD.unpack(
         content[:HEAD_BYTES]
     )
     if checksum(content[:56]) != check:
@@ -153,7 +147,9 @@ def parse_head(content: bytes, name: str, group: int) -> Head:
         raise NotUsable(f"{name} has format version {version}; this reads up to {FORMAT_VERSION}")
     if own != group:
         raise BlockDamaged(name, 16, f"belongs to stream {own:016x}, not {group:016x}")
-    return Head(flags, generation, own, number, first_seq)
+    if own_salt != salt:
+        raise BlockDamaged(name, 48, "belongs to another stream, which had this one's group")
+    return Head(flags, generation, own, number, first_seq, before)
 
 
 def parse_footer(content: bytes, salt: int, group: int) -> Footer | None:
@@ -175,26 +171,56 @@ def parse_footer(content: bytes, salt: int, group: int) -> Footer | None:
         index_start=fields[10],
         summary_start=fields[11],
         summary_size=fields[12],
+        last_checksum=fields[13],
+        number=fields[16],
         generation=fields[17],
         frames=fields[18],
         body_checksum=fields[19],
     )
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a frame lies in the file, with what room, and its `start` in the unframed block."""
+
+    position: int
+    room: int
+    start: int
+
+
 class Block:
     """One block opened for reading. Sealed blocks have a footer."""
 
-    def __init__(self, source: Source, salt: int, group: int, key: bytes | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        salt: int,
+        group: int,
+        key: bytes | None = None,
+        number: int | None = None,
+    ) -> None:
+        """`number`: which block it has to be; None: whichever it is."""
         self.source, self.salt, self.group, self.key = source, salt, group, key
-        self.head = parse_head(source.read(0, HEAD_BYTES), source.name, group)
-        self.footer = self._read_footer()
         self._body: bytes | None = None
+        try:
+            self.head = parse_head(source.read(0, HEAD_BYTES), source.name, salt, group)
+            if number is not None and self.head.number != number:
+                reason = f"block {self.head.number:016x} in the place of {number:016x}"
+                raise BlockDamaged(source.name, 24, reason)
+            self.footer = self._read_footer()
+        except BaseException:
+            source.close()
+            raise
 
     def _read_footer(self) -> Footer | None:
         start = self.source.size - TRAILER_BYTES
         if start < HEAD_BYTES:
             return None
-        return parse_footer(self.source.read(start, TRAILER_BYTES), self.salt, self.group)
+        footer = parse_footer(self.source.read(start, TRAILER_BYTES), self.salt, self.group)
+        if footer is not None and footer.number != self.head.number:
+            reason = f"its end is that of block {footer.number:016x}"
+            raise BlockDamaged(self.source.name, start + 96, reason)
+        return footer
 
     def __enter__(self) -> Block:
         return self
@@ -248,7 +274,7 @@ class Block:
 
     def runs(
         self, start: int = HEAD_BYTES, end: int = 0, skip: Skip | None = None
-    ) -> Iterator[tuple[int, bytes | memoryview]]:
+    ) -> Iterator[tuple[int, bytes]]:
         """Records from byte `start` to `end` (all when 0) of the unframed block: (offset, bytes).
 
         A run begins at a record, perhaps before `start`. With `skip`, frames that do not hold are
@@ -258,8 +284,7 @@ class Block:
             yield from self._framed_runs(start, end, skip)
             return
         end = end or (self.footer.data_end if self.footer is not None else self.source.size)
-        get = self.source.read if self.footer is None else self.source.view
-        content = get(start, end - start)
+        content = self.source.read(start, end - start)
         if len(content) != end - start:
             failed = BlockDamaged(self.source.name, start + len(content), "the file ends too soon")
             if skip is None:
@@ -268,71 +293,131 @@ class Block:
         yield start, content
 
     def _framed_runs(self, start: int, end: int, skip: Skip | None) -> Iterator[tuple[int, bytes]]:
-        places = self._frames_between(start, end or 1 << 32)
+        places = within(self._frames(end, skip), start, end or 1 << 32)
         if not places:
             return
-        first, behind = places[0][0], places[-1][0] + places[-1][1]
+        first, behind = places[0].position, places[-1].position + places[-1].room
         content = memoryview(self.source.read(first, behind - first))
         run: list[bytes] = []
-        base = reached = places[0][2]
-        for position, room, frame_start in places:
-            at = position - first
+        base = reached = places[0].start
+        for place in places:
+            at = place.position - first
             try:
-                records = self._open_frame(content[at : at + room], position, frame_start)
+                records = self._open_frame(content[at : at + place.room], place)
             except BlockDamaged as failed:
                 if skip is None:
                     raise
                 skip(failed)
                 continue
-            if frame_start != reached and run:
+            if place.start != reached and run:
                 yield base, b"".join(run)
                 run = []
-            base = base if run else frame_start
+            base = base if run else place.start
             run.append(records)
-            reached = frame_start + len(records)
+            reached = place.start + len(records)
         if run:
             yield base, b"".join(run)
 
-    def _frames_between(self, start: int, end: int) -> list[tuple[int, int, int]]:
-        """(position, room in the file, start) of each frame with records in the range."""
+    def _frames(self, end: int, skip: Skip | None) -> list[Place]:
+        """By the table of frames; with `skip`, or when there is none, by their own checksums."""
         if self.footer is None:
-            raise BlockDamaged(
-                self.source.name, self.source.size, "a framed block without a footer"
-            )
+            return self._found_frames(end, skip)
+        try:
+            return self._listed_frames()
+        except BlockDamaged as failed:
+            if skip is None:
+                raise
+            skip(failed)
+            return self._found_frames(self.footer.data_end, skip)
+
+    def _listed_frames(self) -> list[Place]:
+        assert self.footer is not None
         table = struct.unpack(f"<{2 * self.footer.frames}I", self.body()[-8 * self.footer.frames :])
         positions, starts = table[::2], table[1::2]
         behind = (*positions[1:], self.footer.index_start)
-        first = max(bisect.bisect_right(starts, start) - 1, 0)
-        return [
-            (positions[at], behind[at] - positions[at], starts[at])
-            for at in range(first, len(starts))
-            if starts[at] < end
-        ]
+        rooms = (after - at for at, after in zip(positions, behind, strict=True))
+        return [Place(*one) for one in zip(positions, rooms, starts, strict=True)]
 
-    def _open_frame(self, frame: memoryview, position: int, start: int) -> bytes:
-        """A frame's records."""
+    def _found_frames(self, end: int, skip: Skip | None) -> list[Place]:
+        """Without the table. Where one is missing up to `end`, if that is known, is damage."""
+        content = self.source.read(0, self.source.size)
+        places, reached, position = [], HEAD_BYTES, HEAD_BYTES
+        for place, size in find_frames(content, self.salt):
+            if place.start != reached:
+                self._no_frame(position, reached, skip)
+            places.append(place)
+            reached, position = place.start + size, place.position + place.room
+        if reached < end:
+            self._no_frame(position, reached, skip)
+        return places
+
+    def _no_frame(self, position: int, start: int, skip: Skip | None) -> None:
+        reason = f"no frame with the records from byte {start} of the unframed block on"
+        failed = BlockDamaged(self.source.name, position, reason)
+        if skip is None:
+            raise failed
+        skip(failed)
+
+    def check_frames(self) -> None:
+        """Every frame's checksum, which takes no key; BlockDamaged when one does not hold."""
+        for place in self._listed_frames():
+            self._checked_frame(memoryview(self.source.read(place.position, place.room)), place)
+
+    def _checked_frame(self, frame: memoryview, place: Place) -> tuple[int, int, int, memoryview]:
+        """Codec, cipher, size of the records, and the content as it is."""
 
         def damaged(reason: str) -> BlockDamaged:
-            return BlockDamaged(self.source.name, position, reason)
+            return BlockDamaged(self.source.name, place.position, reason)
 
         if len(frame) < FRAME.size:
             raise damaged("the file ends within a frame")
         magic, codec, cipher, _, size, own_start, plain_size, _, check = FRAME.unpack_from(frame)
-        if magic != b"FRM1" or size > len(frame) - FRAME.size or own_start != start:
+        if magic != b"FRM1" or size > len(frame) - FRAME.size or own_start != place.start:
             raise damaged("no frame")
         content = frame[FRAME.size : FRAME.size + size]
         if checksum(content, checksum(frame[:24], self.salt)) != check:
             raise damaged("the checksum of the frame does not hold")
+        return codec, cipher, plain_size, content
+
+    def _open_frame(self, frame: memoryview, place: Place) -> bytes:
+        """A frame's records."""
+        name = self.source.name
+        codec, cipher, plain_size, content = self._checked_frame(frame, place)
         plain = bytes(content)
         if cipher:
             if self.key is None:
-                raise NotUsable(f"{self.source.name} is encrypted: {KEY_ADVICE}")
-            where = struct.pack("<QQII", self.group, self.head.number, start, plain_size)
-            plain = open_sealed(cipher, self.key, plain, b"MARTFRM1" + where, self.source.name)
-        records = decompress(codec, plain, plain_size, self.source.name)
+                raise NotUsable(f"{name} is encrypted: {KEY_ADVICE}")
+            where = struct.pack("<QQII", self.group, self.head.number, place.start, plain_size)
+            plain = open_sealed(cipher, self.key, plain, b"MARTFRM1" + where, name)
+        try:
+            records = decompress(codec, plain, plain_size, name)
+        except NotDecompressed as error:
+            raise BlockDamaged(name, place.position, str(error)) from error
         if len(records) != plain_size:
-            raise damaged(f"a frame of {len(records)} bytes instead of {plain_size}")
+            reason = f"a frame of {len(records)} bytes instead of {plain_size}"
+            raise BlockDamaged(name, place.position, reason)
         return records
+
+
+def within(places: list[Place], start: int, end: int) -> list[Place]:
+    """Those with records from byte `start` to `end` of the unframed block."""
+    first = max(bisect.bisect_right(places, start, key=lambda place: place.start) - 1, 0)
+    return [place for place in places[first:] if place.start < end]
+
+
+def find_frames(content: bytes, salt: int) -> Iterator[tuple[Place, int]]:
+    """Frames whose checksum holds, by position, and how many bytes of records each has."""
+    view = memoryview(content)
+    at = content.find(b"FRM1", HEAD_BYTES)
+    while 0 <= at <= len(content) - FRAME.size:
+        _, _, _, _, size, start, plain_size, _, check = FRAME.unpack_from(content, at)
+        body = view[at + FRAME.size : at + FRAME.size + size]
+        holds = at % 8 == 0 and len(body) == size
+        if holds and checksum(body, checksum(view[at : at + 24], salt)) == check:
+            yield Place(at, FRAME.size + size, start), plain_size
+            at = content.find(b"FRM1", at + FRAME.size + size)
+        else:
+            at = content.find(b"FRM1", at + 1)
 
 
 def summary_subjects(summary: bytes) -> Iterator[bytes]:

@@ -25,6 +25,9 @@ FRAME_HEAD_BYTES = 40
 PIECE_BYTES = 4 << 20
 TORN_TRIES = 100
 TORN_PAUSE_S = 0.002
+# Half a second in all, for what is costly to read again: whoever writes there may have to wait for
+# its turn on a busy machine.
+TORN_PAUSES_S = tuple(0.002 * 2**step for step in range(8))
 ROW_SEALED, ROW_FRAMED, ROW_SPARSE, ROW_DEAD, ROW_CUT, ROW_UNREADABLE = 1, 2, 4, 8, 16, 32
 FRAME_RECORDS, FRAME_FORGET, FRAME_ERASE, FRAME_DROP, FRAME_CUT, FRAME_GONE = 1, 2, 3, 4, 5, 8
 GOES_ON = 256
@@ -46,7 +49,13 @@ class Row:
     dead: int
     generation: int
     flags: int
+    last_checksum: int  # of its last record, as the footer has it
+    before_checksum: int  # of the last record before it, as the header has it
     dead_bits: bytes
+
+    @property
+    def ends_with_footer(self) -> bool:
+        return bool(self.flags & ROW_SEALED and not self.flags & ROW_CUT)
 
     def dead_slots(self) -> Iterator[int]:
         for at, bits in enumerate(self.dead_bits):
@@ -94,15 +103,14 @@ def parse_rows(content: bytes, count: int) -> tuple[tuple[Row, ...], int]:
     tail = STATE_HEAD_BYTES + count * ROW.size
     for at in range(count):
         fields = ROW.unpack_from(content, STATE_HEAD_BYTES + at * ROW.size)
-        number, first, last, low, high, end, _, slots, messages, dead, generation, flags = fields[
-            :12
-        ]
+        number, first, last, low, high, end, _, *rest = fields
+        slots, messages, dead, generation, flags, _, _, checksum_last, checksum_before = rest
         size = (slots + 7) // 8 if flags & ROW_DEAD else 0
         bits = content[tail : tail + size]
         tail += size
-        rows.append(
-            Row(number, first, last, low, high, end, slots, messages, dead, generation, flags, bits)
-        )
+        counts = (slots, messages, dead, generation, flags)
+        sums = (checksum_last, checksum_before)
+        rows.append(Row(number, first, last, low, high, end, *counts, *sums, bits))
     return tuple(rows), tail
 
 

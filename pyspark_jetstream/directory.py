@@ -8,23 +8,23 @@ names it.
 from __future__ import annotations
 
 import bisect
-import json
 import struct
 import time
 from array import array
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark_jetstream._walk import checksum, walk
 from pyspark_jetstream.blockfile import (
     FORMAT_VERSION,
     HEAD_BYTES,
+    TRAILER_BYTES,
     Block,
     Footer,
     LocalSource,
-    parse_head,
 )
+from pyspark_jetstream.chain import check_fits
 from pyspark_jetstream.committed import (
     ROW_CUT,
     ROW_SPARSE,
@@ -39,25 +39,17 @@ from pyspark_jetstream.committed import (
     signature,
 )
 from pyspark_jetstream.errors import BlockDamaged, NotUsable
-from pyspark_jetstream.sealed import KEY_ADVICE, WrongKey, master_key, open_sealed
-from pyspark_jetstream.view import BlockView, StreamView
+from pyspark_jetstream.meta import Meta, TornMeta, parse_meta
+from pyspark_jetstream.sealed import master_key
+from pyspark_jetstream.view import BlockView, StreamView, Unreadable
 
 IDENTITY = struct.Struct("<8sH6x16sQ16xQ")
-META_HEAD = struct.Struct("<8sHB5xQQ")
 LAST = 0xFFFFFFFFFFFFFFFF
 PLACES = ("", "data", "jetstream/data", "jetstream")
 
 
-@dataclass(frozen=True)
-class Meta:
-    """What the server said of a stream."""
-
-    group: int
-    salt: int
-    account: str
-    stream: str
-    config: dict[str, object] = field(default_factory=dict)
-    key: bytes | None = None
+class NotBegun(Exception):
+    """A block whose file was made a moment ago: its header is still on its way."""
 
 
 def find_directory(path: Path) -> tuple[Path, int | None]:
@@ -88,46 +80,6 @@ def read_identity(path: Path) -> tuple[bytes, int]:
     return identity, salt
 
 
-def parse_meta(
-    content: bytes, name: str, master: Callable[[], bytes | None], with_names: bool = True
-) -> Meta:
-    """NotUsable when it does not hold, is newer, or is encrypted and there is no key."""
-    if content[:8] != b"MARTMETA" or len(content) < 44:
-        raise NotUsable(f"{name} is not a stream's meta")
-    if checksum(content[:-8]) != int.from_bytes(content[-8:], "little"):
-        raise NotUsable(f"{name} is damaged: its checksum does not hold")
-    _, version, cipher, group, salt = META_HEAD.unpack_from(content)
-    if version > FORMAT_VERSION:
-        raise NotUsable(f"{name} has format version {version}; this reads up to {FORMAT_VERSION}")
-    key = None
-    if version == 1:
-        body = content[36:-8]
-    else:
-        label_size, size = struct.unpack_from("<II", content, 124)
-        label = content[132 : 132 + label_size].decode("utf-8", "replace")
-        if not with_names:
-            return Meta(group, salt, "", label)
-        key, body = open_meta(content, label, cipher, group, salt, master(), size)
-    settings = json.loads(body)
-    config = settings.get("config", "{}")
-    config = json.loads(config) if isinstance(config, str) else config
-    stream = config.get("name") or settings.get("name") or f"{group:016x}"
-    return Meta(group, salt, settings.get("account", "$G"), stream, config, key)
-
-
-def open_meta(
-    content: bytes, label: str, cipher: int, group: int, salt: int, master: bytes | None, size: int
-) -> tuple[bytes, bytes]:
-    """The stream's key and its settings."""
-    if master is None:
-        raise WrongKey(f"stream {label} is encrypted: {KEY_ADVICE}")
-    about = b"MARTKEY1" + struct.pack("<QQ", group, salt)
-    key = open_sealed(cipher, master, content[32:124], about, f"stream {label}")
-    start = len(content) - 8 - size
-    about = b"MARTMETA" + struct.pack("<Q", group)
-    return key, open_sealed(cipher, key, content[start:-8], about, f"stream {label}")
-
-
 @dataclass(frozen=True)
 class Extent:
     """How far the records of one block file go."""
@@ -150,20 +102,35 @@ class StreamFiles:
         self._master = master
         self._meta: Meta | None = None
         self._meta_seen: object = None
+        self._torn_seen: object = None
         self._state: StateFile | None = None
         self._extents: dict[int, tuple[object, Extent]] = {}
 
     def meta(self, with_names: bool = True) -> Meta:
         seen = signature(self.folder / "meta")
         if self._meta is None or seen != self._meta_seen:
-            path = self.folder / "meta"
-            meta = parse_meta(path.read_bytes(), str(path), self._master, with_names)
+            meta = self._read_meta(with_names)
             if self._meta is not None and meta.salt != self._meta.salt:
                 self._extents.clear()  # the group of a deleted stream, given again
             self._meta = meta
             self._meta_seen = seen
             self._state = StateFile(self.folder, self._meta.salt, self._meta.group)
         return self._meta
+
+    def _read_meta(self, with_names: bool) -> Meta:
+        """Patient with one that is being written. FileNotFoundError: the stream has not begun."""
+        path = self.folder / "meta"
+        tries = 1 if signature(path) == self._torn_seen else TORN_TRIES
+        for left in reversed(range(tries)):
+            try:
+                return parse_meta(path.read_bytes(), str(path), self._master, with_names)
+            except TornMeta:
+                if not left and any(self.folder.glob("state.[ab]")):
+                    self._torn_seen = signature(path)
+                    raise
+            if left:
+                time.sleep(TORN_PAUSE_S)
+        raise FileNotFoundError(path)
 
     def view(self, meta: Meta, since: Since) -> StreamView:
         assert self._state is not None
@@ -176,8 +143,10 @@ class StreamFiles:
         found = list(self._blocks(state, view, last, dead))
         blocks = found if cut else up_to_open(found)
         view.lost = [span for span in state.lost if span[1] >= floor]
+        view.damaged = bounded(view.damaged, blocks, floor, last)
         view.blocks = clip(blocks, floor)
-        missed = (last_missed for _, _, last_missed in view.missing)
+        missed = [last_missed for _, _, last_missed in view.missing]
+        missed += [block.last_seq for block in view.damaged]
         view.last_seq = max((floor - 1, *(block.last_seq for block in blocks), *missed))
         # What was dropped or skipped counts as seen, what is on its way to a block does not.
         if since.last_index <= state.index and len(blocks) == len(found):
@@ -195,7 +164,14 @@ class StreamFiles:
     ) -> Iterator[BlockView]:
         known = {row.number: row for row in state.rows}
         dead_seqs = sorted(set(dead))
-        for number, path in self._files(state):
+        files = self._files(state)
+        alive = {
+            row.number
+            for row in state.rows
+            if row.last_seq >= view.floor and messages_left(row, dead_seqs) > 0
+        }
+        view.held = frozenset(alive.union(number for number, _ in files))
+        for number, path in files:
             row = known.pop(number, None)
             if row is None and number < state.next_number:
                 continue  # removed; its file goes in a moment
@@ -203,16 +179,17 @@ class StreamFiles:
                 block = self._block(path, number, row, view, last)
                 if block is not None:
                     dead_of = self._dead_of(path, row, block, view)
+                    block.dead = pack(dead_of | between(dead_seqs, block))
+                    yield block
             except FileNotFoundError:
                 continue
-            if block is not None:
-                block.dead = pack(dead_of | between(dead_seqs, block))
-                yield block
+            except NotBegun:
+                break  # nor has any behind it
+            except BlockDamaged as failed:
+                if row is None or is_missed(row, view, dead_seqs):
+                    view.damaged.append(unreadable(number, row, failed))
         for row in known.values():
-            # A block whose messages were all deleted has gone, and is not missed.
-            gone = row.dead + count_between(dead_seqs, row.first_seq, row.last_seq)
-            readable = row.last_seq >= view.floor and not row.flags & ROW_UNREADABLE
-            if readable and gone < row.messages:
+            if is_missed(row, view, dead_seqs):
                 view.missing.append((row.number, row.first_seq, row.last_seq))
 
     def _files(self, state: State) -> list[tuple[int, Path]]:
@@ -246,7 +223,7 @@ class StreamFiles:
             high_ns=extent.high_ns,
             data_end=extent.end,
             messages=extent.messages,
-            sealed=extent.footer is not None,
+            sealed=extent.footer is not None or (row is not None and row.ends_with_footer),
             file_bytes=path.stat().st_size,
         )
 
@@ -255,11 +232,38 @@ class StreamFiles:
         before = self._extents.get(number)
         if before is not None and before[0] == seen and before[1].footer is not None:
             return before[1]
-        with Block(LocalSource(str(path)), view.salt, view.group, view.key) as block:
-            found = sealed_extent(block) or open_extent(block, before, row)
+        with self._open(path, number, row, view) as block:
+            if block.footer is not None:
+                found: Extent | None = sealed_extent(block.footer)
+            elif row is not None and row.ends_with_footer:
+                found = extent_without_footer(block, row)
+            else:
+                found = open_extent(block, before, row)
         if found is not None:
             self._extents[number] = (seen, found)
         return found
+
+    def _open(self, path: Path, number: int, row: Row | None, view: StreamView) -> Block:
+        """Once its header holds. Of a block behind the checkpoint it may be on its way."""
+        for left in reversed(range(TORN_TRIES)):
+            source = LocalSource(str(path))
+            if row is None and not any(source.read(0, HEAD_BYTES)):
+                source.close()
+                raise NotBegun
+            try:
+                block = Block(source, view.salt, view.group, view.key, number)
+                break
+            except BlockDamaged:
+                if row is not None or not left:
+                    raise
+            time.sleep(TORN_PAUSE_S)
+        if row is not None:
+            try:
+                check_fits(block, row)
+            except BlockDamaged:
+                block.source.close()
+                raise
+        return block
 
     def _dead_of(self, path: Path, row: Row | None, block: BlockView, view: StreamView) -> set[int]:
         """The checkpoint's dead bits as sequences. Of a sparse row only the file knows them."""
@@ -267,15 +271,61 @@ class StreamFiles:
             return set()
         if not row.flags & ROW_SPARSE:
             return {row.first_seq + slot for slot in row.dead_slots()}
-        footer = self._extents[block.number][1].footer
-        if footer is not None and footer.generation != row.generation and footer.slots != row.slots:
-            return set()  # compacted since: what was dead is not in it any more
-        with Block(LocalSource(str(path)), view.salt, view.group, view.key) as opened:
-            index = opened.index()
-            if index is not None:
-                return {index.seq_of(slot) for slot in row.dead_slots()}
-            seqs = sequences_of(opened)
+        # The file may be another than a moment ago: what it is now goes with its own index.
+        with Block(LocalSource(str(path)), view.salt, view.group, view.key, block.number) as opened:
+            if rewritten_since(opened, row):
+                return set()
+            seqs = sequences_by_slot(opened)
             return {seqs[slot] for slot in row.dead_slots() if slot < len(seqs)}
+
+
+def rewritten_since(block: Block, row: Row) -> bool:
+    """Rewritten behind the checkpoint: what was dead is not in it any more."""
+    footer = block.footer
+    return footer is not None and not row.flags & ROW_CUT and footer.slots != row.slots
+
+
+def is_missed(row: Row, view: StreamView, dead_seqs: list[int]) -> bool:
+    """Whether messages are gone with the block: all of them may have been deleted before."""
+    readable = row.last_seq >= view.floor and not row.flags & ROW_UNREADABLE
+    return readable and messages_left(row, dead_seqs) > 0
+
+
+def messages_left(row: Row, dead_seqs: list[int]) -> int:
+    gone = row.dead + count_between(dead_seqs, row.first_seq, row.last_seq)
+    return row.messages - gone
+
+
+def unreadable(number: int, row: Row | None, failed: BlockDamaged) -> Unreadable:
+    first, last = (row.first_seq, row.last_seq) if row is not None else (0, 0)
+    return Unreadable(number, first, last, failed.words)
+
+
+def bounded(
+    damaged: list[Unreadable], blocks: list[BlockView], floor: int, last: int
+) -> list[Unreadable]:
+    """Of one behind the checkpoint the blocks beside it tell the sequences."""
+    found = []
+    for one in damaged:
+        if not one.last_seq:
+            before = (block.last_seq for block in blocks if block.number < one.number)
+            behind = (block.first_seq for block in blocks if block.number > one.number)
+            first, end = max((floor - 1, *before)) + 1, min((last + 1, *behind))
+            one = replace(one, first_seq=first, last_seq=end - 1)
+        if floor <= one.last_seq >= one.first_seq:
+            found.append(one)
+    return found
+
+
+def sequences_by_slot(block: Block) -> list[int]:
+    """What the slots of the block mean, by its index or its records."""
+    try:
+        index = block.index()
+    except BlockDamaged:
+        index = None
+    if index is None:
+        return sequences_of(block)
+    return [index.seq_of(slot) for slot in range(len(index.offsets))]
 
 
 def sequences_in(block: Block) -> list[int]:
@@ -299,10 +349,7 @@ def sequences_of(block: Block) -> list[int]:
     return seqs
 
 
-def sealed_extent(block: Block) -> Extent | None:
-    footer = block.footer
-    if footer is None:
-        return None
+def sealed_extent(footer: Footer) -> Extent:
     return Extent(
         generation=footer.generation,
         first_seq=footer.first_seq,
@@ -312,6 +359,23 @@ def sealed_extent(block: Block) -> Extent | None:
         end=footer.data_end,
         messages=footer.messages,
         footer=footer,
+    )
+
+
+def extent_without_footer(block: Block, row: Row) -> Extent:
+    """The footer does not hold: then the block is what the checkpoint says, if it is still that."""
+    if block.head.generation != row.generation:
+        at = max(block.source.size - TRAILER_BYTES, 0)
+        raise BlockDamaged(block.source.name, at, "the end of the sealed block does not hold")
+    return Extent(
+        generation=row.generation,
+        first_seq=row.first_seq,
+        last_seq=row.last_seq,
+        low_ns=row.low_ns,
+        high_ns=row.high_ns,
+        end=row.data_end,
+        messages=row.messages,
+        footer=None,
     )
 
 
@@ -338,6 +402,8 @@ def open_extent(
             break
         time.sleep(TORN_PAUSE_S)  # a secure erase may be writing just there
     else:
+        if before is not None:
+            return open_extent(block, None, row)  # what the checkpoint says; a reading tells
         reason = "a record before the committed end does not hold"
         raise BlockDamaged(block.source.name, start + end, reason)
     last_seq = seen if first else last_seq
@@ -391,7 +457,14 @@ def clip(blocks: list[BlockView], floor: int) -> list[BlockView]:
 class Directory:
     """All streams of a data directory. `views` looks anew each time, reading what has changed."""
 
-    def __init__(self, path: str, key_text: Callable[[], str | None] = lambda: None) -> None:
+    def __init__(
+        self,
+        path: str,
+        key_text: Callable[[], str | None] = lambda: None,
+        named: Collection[str] = (),
+    ) -> None:
+        """`named`: all the streams that will be wanted, as `S` or `ACCOUNT/S`; none: not known."""
+        self._named = frozenset(named)
         self.path, self._only = find_directory(Path(path))
         self._identity, salt = read_identity(self.path)
         self._key_text = key_text
@@ -410,28 +483,54 @@ class Directory:
         wanted: Callable[[str, str], bool] = lambda account, stream: True,
         *,
         with_names: bool = True,
+        unusable: list[NotUsable] | None = None,
     ) -> list[StreamView]:
         """Those for which `wanted(account, stream)`, by account and name.
 
-        Without names a stream whose key is not to be had is no error.
+        Without names a stream whose key is not to be had is no error. A stream that cannot be used
+        goes to `unusable`; without that list it is an error, unless all that are named are there.
         """
         self._log.refresh()
-        found = []
-        for folder in sorted((self.path / "streams").iterdir()):
-            if folder.name.startswith(".") or (
-                self._only is not None and int(folder.name, 16) != self._only
-            ):
-                continue
-            files = self._streams.setdefault(folder.name, StreamFiles(folder, self.master))
+        found: list[StreamView] = []
+        failed: list[NotUsable] = []
+        for folder in self._folders():
             try:
-                meta = files.meta(with_names)
-                if wanted(meta.account, meta.stream):
-                    since = self._log.groups.setdefault(meta.group, Since())
-                    if not since.deleted:
-                        found.append(files.view(meta, since))
+                view = self._view(folder, wanted, with_names)
             except FileNotFoundError:
-                self._streams.pop(folder.name, None)  # deleted while we looked
+                self._streams.pop(folder.name, None)  # deleted while we looked, or not begun
+                continue
+            except NotUsable as error:
+                failed.append(error)
+                continue
+            if view is not None:
+                found.append(view)
+        if unusable is not None:
+            unusable += failed
+        elif failed and not self._has_all_named(found):
+            raise failed[0]
         return sorted(found, key=lambda view: (view.account, view.stream))
 
+    def _folders(self) -> list[Path]:
+        return [
+            folder
+            for folder in sorted((self.path / "streams").iterdir())
+            if not folder.name.startswith(".")
+            and (self._only is None or int(folder.name, 16) == self._only)
+        ]
 
-__all__ = ["Directory", "find_directory", "parse_head", "read_identity"]
+    def _view(
+        self, folder: Path, wanted: Callable[[str, str], bool], with_names: bool
+    ) -> StreamView | None:
+        files = self._streams.setdefault(folder.name, StreamFiles(folder, self.master))
+        meta = files.meta(with_names)
+        if not wanted(meta.account, meta.stream):
+            return None
+        since = self._log.groups.setdefault(meta.group, Since())
+        return None if since.deleted else files.view(meta, since)
+
+    def _has_all_named(self, views: list[StreamView]) -> bool:
+        found = {name for view in views for name in (view.stream, view.name)}
+        return bool(self._named) and self._named <= found
+
+
+__all__ = ["Directory", "find_directory", "read_identity"]

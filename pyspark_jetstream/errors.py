@@ -50,8 +50,9 @@ class BlockDamaged(DataLoss):
         super().__init__(block, offset, reason)
         self.block, self.offset, self.reason = block, offset, reason
 
+    @property
+    def words(self) -> str:
+        return f"block {self.block} is damaged at byte {self.offset}: {self.reason}"
+
     def __str__(self) -> str:
-        return (
-            f"block {self.block} is damaged at byte {self.offset}: {self.reason} "
-            "(failOnDataLoss=false leaves out what does not hold)"
-        )
+        return f"{self.words} (failOnDataLoss=false leaves out what does not hold)"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
@@ -45,6 +47,18 @@ def local_folder(place: str, what: str) -> Path:
     if path is None:
         raise JetStreamError(f"{place}: {what} is a local folder")
     return path
+
+
+Tag = dict[str, str]
+"""Which of the objects that were ever at a key this is; some stores say `e_tag`, some `version`."""
+
+
+def tag_of(meta: Any) -> Tag:
+    return {name: meta[name] for name in ("e_tag", "version") if meta[name] is not None}
+
+
+class Changed(Exception):
+    """The object is not what it was when it was read: somebody else put another."""
 
 
 class Folder:
@@ -102,6 +116,37 @@ class Folder:
         except FileNotFoundError:
             return None
 
+    def get_tagged(self, key: str) -> tuple[bytes, Tag] | None:
+        """What is there, and what `replace` takes."""
+        try:
+            found = _obstore().get(self._store, key)
+        except FileNotFoundError:
+            return None
+        return bytes(found.bytes()), tag_of(found.meta)
+
+    def replace(self, key: str, content: bytes, tag: Tag | None) -> Tag:
+        """Put it, if what is there still has that tag (None: if nothing is there), else Changed.
+
+        A store that cannot do that (AWS_CONDITIONAL_PUT=disabled) gets the object anyway.
+        """
+        exceptions = importlib.import_module("obstore.exceptions")
+        mode = "create" if tag is None else tag
+        try:
+            put = _obstore().put(self._store, key, content, mode=mode, use_multipart=False)
+        except (exceptions.AlreadyExistsError, exceptions.PreconditionError) as error:
+            there = self.get_tagged(key)
+            if there is not None and there[0] == content:
+                return there[1]  # ours: the answer to the first try was lost
+            raise Changed(key) from error
+        except (exceptions.NotSupportedError, NotImplementedError):
+            put = _obstore().put(self._store, key, content, use_multipart=False)
+        return tag_of(put)
+
+    def keys(self, prefix: str) -> Iterator[str]:
+        for some in _obstore().list(self._store, prefix=prefix):
+            for one in some:
+                yield one["path"]
+
     def size(self, key: str) -> int | None:
         try:
             return int(_obstore().head(self._store, key)["size"])
@@ -137,9 +182,6 @@ class ObjectSource:
             return b""
         found = _obstore().get_range(self._store, self._key, start=start, end=end)
         return bytes(found)
-
-    def view(self, start: int, length: int) -> bytes | memoryview:
-        return self.read(start, length)
 
     def close(self) -> None:
         self._content = None

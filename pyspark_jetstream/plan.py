@@ -42,7 +42,7 @@ class Piece:
     last: int
     sealed: bool
     whole: bool  # every record is wanted, as far as sequences and times tell
-    end: int  # of the records, as far as is known for a block without a footer
+    end: int  # of the records of the unframed block, as far as is known; for want of a footer
     weight: int
     dead: bytes  # compressed
 
@@ -97,6 +97,10 @@ def pieces_of(
         if low <= last and high >= first:
             what = f"block {number:016x} of stream {view.name} ({low} to {high}) has no file"
             lose(options, what, tally, is_damage=True)
+    for broken in view.damaged:
+        if broken.first_seq <= last and broken.last_seq >= first:
+            what = f"stream {view.name}: {broken.words}"
+            lose(options, what, tally, is_damage=True)
     low_ns = max(options.low_ns, predicates.low_ns)
     high_ns = min(options.high_ns, predicates.high_ns)
     first, last = max(first, predicates.first), min(last, predicates.last)
@@ -133,7 +137,7 @@ def piece(view: StreamView, block: BlockView, first: int, last: int) -> Piece:
         first=first,
         last=last,
         sealed=block.sealed,
-        end=0 if block.sealed else block.data_end,
+        end=block.data_end,
         whole=first == block.first_seq and last == block.last_seq,
         weight=max(int(block.data_end * share), 1),
         dead=zlib.compress(block.dead, 1) if block.dead else b"",

@@ -32,7 +32,7 @@ def open_store(options: Options) -> Store:
 
     if archive.is_archive(options.path):
         return archive.Archive(options.path, key)
-    return Directory(str(objects.local_path(options.path)), key)
+    return Directory(str(objects.local_path(options.path)), key, options.streams)
 
 
 def scan_of(options: Options, predicates: Predicates | None = None) -> Scan:

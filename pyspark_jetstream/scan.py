@@ -14,7 +14,7 @@ from pyspark_jetstream._decode import Damage, Decoder, Encrypted, open_records
 from pyspark_jetstream._walk import has_encrypted
 from pyspark_jetstream.blockfile import HEAD_BYTES, Block, Index, LocalSource, Source
 from pyspark_jetstream.columns import BatchMaker, Column
-from pyspark_jetstream.committed import TORN_PAUSE_S
+from pyspark_jetstream.committed import TORN_PAUSES_S
 from pyspark_jetstream.errors import BlockDamaged, DataLoss, NotUsable
 from pyspark_jetstream.plan import Piece
 from pyspark_jetstream.predicates import Predicates
@@ -22,6 +22,7 @@ from pyspark_jetstream.sealed import KEY_ADVICE, open_sealed
 
 END = 1 << 32
 """No offset in a block is as high."""
+MOVES_MAX = 4
 
 
 @dataclass(frozen=True)
@@ -94,11 +95,6 @@ class CountedSource:
         self._tally.bytes_read += len(content)
         return content
 
-    def view(self, start: int, length: int) -> bytes | memoryview:
-        content = self._inner.view(start, length)
-        self._tally.bytes_read += len(content)
-        return content
-
     def close(self) -> None:
         self._inner.close()
 
@@ -131,31 +127,40 @@ class PieceReader:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         first = self.piece.first
-        for attempt in (1, 2):
+        moves = 0
+        pauses_s = iter(TORN_PAUSES_S)
+        tolerant = False
+        while True:
             try:
-                for decoder, batch in self._read(first, tolerant=False):
+                for decoder, batch in self._read(first, tolerant):
                     first = decoder.last_seen + 1
                     yield batch
                 return
             except FileNotFoundError:
-                now = self._successor()
+                moves += 1
+                now = self._successor() if moves <= MOVES_MAX else None
                 if now is None:
                     self._vanished()
                     return
                 self.piece = now
-            except BlockDamaged:
-                # Once more: a secure erase may have been writing just here.
-                if attempt == 2 and self.scan.fail_on_data_loss:
+            except BlockDamaged as failed:
+                if tolerant:
+                    self._skip(failed)
+                    return
+                # Once more: a secure erase may be writing just here.
+                pause_s = next(pauses_s, None)
+                if pause_s is not None:
+                    time.sleep(pause_s)
+                elif self.scan.fail_on_data_loss:
                     raise
-                time.sleep(TORN_PAUSE_S)
-        for _, batch in self._read(first, tolerant=True):
-            yield batch
+                else:
+                    tolerant = True
 
     def _read(self, first: int, tolerant: bool) -> Iterator[tuple[Decoder, pa.RecordBatch]]:
         piece = self.piece
         all_of_it = piece.whole and self._accepts is None
         source = CountedSource(self._opener(piece.location, all_of_it), self.tally)
-        with Block(source, piece.salt, piece.group, piece.key) as block:
+        with Block(source, piece.salt, piece.group, piece.key, piece.number) as block:
             index = self._index(block, first, tolerant)
             if not self._may_hold(block, tolerant):
                 return
@@ -165,8 +170,37 @@ class PieceReader:
                 if span is None:
                     return
                 start, end = span
-            for base, content in block.runs(start, end, self._skip if tolerant else None):
-                yield from self._decode(block, base, content, first, index, tolerant)
+            for run in block.runs(start, end, self._skip if tolerant else None):
+                for base, content in self._opened(block, *run, index, tolerant):
+                    yield from self._decode(block, base, content, first, index, tolerant)
+
+    def _opened(
+        self,
+        block: Block,
+        base: int,
+        content: bytes,
+        index: Index | None,
+        tolerant: bool,
+    ) -> Iterator[tuple[int, bytes]]:
+        """The run as it is, or its records decrypted, in parts between those that do not hold."""
+        # Where the first record does not hold, nothing tells whether the others are encrypted.
+        if self.piece.key is None or not (tolerant or has_encrypted(content)):
+            yield base, content
+            return
+        at: int | None = 0
+        while at is not None:
+            opened, behind = self._open(block, content, at)
+            yield base + at, opened
+            if behind == len(content):
+                return
+            failed = BlockDamaged(block.source.name, base + behind, "the record does not hold")
+            if not tolerant:
+                raise failed
+            self._skip(failed)
+            following = index.offset_after(base + behind) if index is not None else None
+            at = None if following is None else following - base
+            if at is not None and at >= len(content):
+                return
 
     def _index(self, block: Block, first: int, tolerant: bool) -> Index | None:
         """When it saves reading, or to step over damage; None when neither or not to be had."""
@@ -205,14 +239,11 @@ class PieceReader:
         self,
         block: Block,
         base: int,
-        content: bytes | memoryview,
+        content: bytes,
         first: int,
         index: Index | None,
         tolerant: bool,
     ) -> Iterator[tuple[Decoder, pa.RecordBatch]]:
-        if self.piece.key is not None and has_encrypted(content):
-            content = self._open(block, content)
-            index = None
         decoder = Decoder(
             content,
             self.piece.salt,
@@ -241,12 +272,14 @@ class PieceReader:
         if decoder.damaged and decoder.first_damage is not None:
             self._skip(BlockDamaged(block.source.name, *decoder.first_damage), decoder.damaged)
 
-    def _open(self, block: Block, content: bytes | memoryview) -> bytes:
+    def _open(self, block: Block, content: bytes, at: int) -> tuple[bytes, int]:
         key, name = self.piece.key, block.source.name
         assert key is not None
         return open_records(
             content,
             self.piece.salt,
+            at,
+            self.piece.last,
             lambda cipher, head, body: open_sealed(cipher, key, body, head, name),
         )
 

@@ -26,6 +26,10 @@ class WrongKey(NotUsable):
     """Something encrypted does not open."""
 
 
+class NotDecompressed(JetStreamError):
+    """What is compressed does not unpack."""
+
+
 def decompress(codec: int, content: bytes, size: int, name: str) -> bytes:
     if codec == 0:
         return content
@@ -36,7 +40,7 @@ def decompress(codec: int, content: bytes, size: int, name: str) -> bytes:
     try:
         found = pyarrow.decompress(content, size, codec=CODECS[codec], asbytes=True)
     except (OSError, pyarrow.ArrowException) as error:
-        raise JetStreamError(f"{name}: {CODECS[codec]} says {error}") from error
+        raise NotDecompressed(f"{CODECS[codec]} says {error}") from error
     assert isinstance(found, bytes)
     return found
 

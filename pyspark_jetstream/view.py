@@ -27,6 +27,16 @@ class BlockView:
     subjects: tuple[bytes, ...] | None = None  # when it is known without reading the footer
 
 
+@dataclass(frozen=True)
+class Unreadable:
+    """A block of which nothing can be read, and why; its sequences as far as anything tells."""
+
+    number: int
+    first_seq: int
+    last_seq: int
+    words: str
+
+
 @dataclass
 class StreamView:
     """One stream at one moment.
@@ -46,6 +56,8 @@ class StreamView:
     blocks: list[BlockView] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)
     missing: list[tuple[int, int, int]] = field(default_factory=list)  # number, first, last
+    damaged: list[Unreadable] = field(default_factory=list)
+    held: frozenset[int] = frozenset()  # numbers of all blocks with messages, readable or not
 
     @property
     def name(self) -> str:

@@ -28,6 +28,17 @@ def settle(stores: FileStores) -> None:
     stores.directory.wait_applied()
 
 
+def checkpoint(stores: FileStores) -> None:
+    """Behind all that maintenance has to do."""
+    for _ in range(5):
+        settle(stores)
+        stores.directory.maintain()
+    settle(stores)
+    for home in stores.directory.homes.values():
+        stores.directory.checkpoint_now(home, False)
+    settle(stores)
+
+
 def live(store: StreamStore) -> list[tuple[int, str, int, bytes, bytes]]:
     """(sequence, subject, time, headers, payload) of each message, asked of the store."""
     found, seq = [], 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +13,15 @@ import pytest
 
 from pyspark_jetstream import archive, plan, reading, scan
 from pyspark_jetstream.archive import Uploader
-from pyspark_jetstream.errors import BlockDamaged, DataLoss, NotUsable
+from pyspark_jetstream.claim import Claim
+from pyspark_jetstream.errors import BlockDamaged, DataLoss, JetStreamError, NotUsable
 from pyspark_jetstream.objects import Folder, ObjectSource
 from pyspark_jetstream.options import Options
 from pyspark_jetstream.view import StreamView
 from storage._store import StreamStore
 from storage.filestore import FileStores
-from tests.analytics.stores import SMALL_BLOCKS, live, parsed, settings, settle
+from storage.keys import ServerKeys
+from tests.analytics.stores import SMALL_BLOCKS, checkpoint, live, parsed, settings, settle
 
 SECOND_NS = 1_000_000_000
 START_NS = 1_700_000_000 * SECOND_NS
@@ -284,13 +287,146 @@ def plan_of(asked: Options) -> list[plan.Piece]:
 
 def test_damage_is_not_archived(tmp_path: Path, store: StreamStore) -> None:
     block = min((tmp_path / "data" / "streams").glob("*/*.blk"))
-    content = bytearray(block.read_bytes())
+    sound = block.read_bytes()
+    content = bytearray(sound)
     content[content.index(b"p7")] ^= 1
     block.write_bytes(content)
     report = Uploader(str(tmp_path), str(tmp_path / "archive")).run()
     assert len(report.damaged) == 1
     assert block.name in report.damaged[0]
-    assert 7 not in seqs(tmp_path / "archive")
+    with pytest.raises(DataLoss, match=r"block 0+1 \(1 to \d+\) is not in the archive"):
+        seqs(tmp_path / "archive")
+    found = seqs(tmp_path / "archive", failOnDataLoss="false")
+    assert found == list(range(found[0], sealed_through(tmp_path) + 1))
+    block.write_bytes(sound)
+    assert Uploader(str(tmp_path), str(tmp_path / "archive")).run().sent == 1
+    assert seqs(tmp_path / "archive") == list(range(1, sealed_through(tmp_path) + 1))
+
+
+def test_a_block_that_is_damaged_later_stays_as_it_was_sent(
+    tmp_path: Path, stores: FileStores, store: StreamStore
+) -> None:
+    target = tmp_path / "archive"
+    checkpoint(stores)
+    Uploader(str(tmp_path), str(target)).run()
+    wanted = seqs(target)
+    first, second, third, *_ = sorted((tmp_path / "data" / "streams").glob("*/*.blk"))
+    first.write_bytes(b"x" + first.read_bytes()[1:])
+    second.write_bytes(second.read_bytes()[:-1] + b"x")
+    third.unlink()
+    report = Uploader(str(tmp_path), str(target), follow=True).run()
+    assert report.removed == 0
+    assert seqs(target) == wanted
+
+
+def test_a_framed_block_with_a_damaged_frame_is_not_archived(tmp_path: Path) -> None:
+    """No key is needed to see it."""
+    keys = ServerKeys("correct horse")
+    stores = FileStores(tmp_path / "data", keys=keys, codec_of=lambda said: "zstd", **SMALL_BLOCKS)
+    fill(stores.create(settings("S")), 2000)
+    settle(stores)
+    stores.directory.wait_rewritten()
+    checkpoint(stores)
+    stores.close()
+    block = min((tmp_path / "data" / "streams").glob("*/*.blk"))
+    content = bytearray(block.read_bytes())
+    content[content.index(b"FRM1") + 40] ^= 1
+    block.write_bytes(content)
+    report = Uploader(str(tmp_path), str(tmp_path / "archive")).run()
+    assert [block.name in words for words in report.damaged] == [True]
+    assert report.sent > 5
+    assert not list((tmp_path / "archive").rglob(f"{block.stem}-*"))
+
+
+def test_a_block_that_is_torn_for_a_moment_is_sent(
+    tmp_path: Path, store: StreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    block = min((tmp_path / "data" / "streams").glob("*/*.blk"))
+    sound = block.read_bytes()
+    torn = bytearray(sound)
+    torn[torn.index(b"p7")] ^= 1
+    block.write_bytes(torn)
+    monkeypatch.setattr(time, "sleep", lambda seconds: block.write_bytes(sound))
+    assert Uploader(str(tmp_path), str(tmp_path / "archive")).run().damaged == []
+    assert 7 in seqs(tmp_path / "archive")
+
+
+def test_a_stream_with_a_damaged_meta_stops_no_other(
+    tmp_path: Path, stores: FileStores, store: StreamStore
+) -> None:
+    fill(stores.create(settings("OTHER")), 2000)
+    checkpoint(stores)
+    target = tmp_path / "archive"
+    sent = Uploader(str(tmp_path), str(target)).run().sent
+    (meta,) = [path for path in tmp_path.rglob("meta") if b"OTHER" in path.read_bytes()]
+    meta.write_bytes(meta.read_bytes()[:-1] + b"x")
+    fill(store, 1000)
+    settle(stores)
+    report = Uploader(str(tmp_path), str(target), follow=True).run()
+    assert [str(meta) in words for words in report.damaged] == [True]
+    assert (report.sent > 1, report.removed) == (True, 0)
+    assert len(seqs(target, streams="OTHER")) > 1000
+    assert len(list(target.rglob("*.blk"))) == sent + report.sent
+
+
+@pytest.mark.parametrize("at", ["delete", "put of the manifest"])
+def test_what_was_erased_goes_after_a_kill(
+    tmp_path: Path, stores: FileStores, store: StreamStore, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """Killed before the old object is removed, or before the manifest names what was sent."""
+    target = tmp_path / "archive"
+
+    def killed(folder: Folder, key: str, *more: object) -> None:
+        if at == "delete" or key.endswith("manifest.json"):
+            raise KeyboardInterrupt
+        put(folder, key, *more)
+
+    put = Folder.put
+    if at == "delete":
+        Uploader(str(tmp_path), str(target)).run()
+        store.delete(499, erase=True)
+        settle(stores)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(Folder, "delete" if at == "delete" else "put", killed)
+        Uploader(str(tmp_path), str(target)).run()
+    store.delete(499, erase=True)
+    settle(stores)
+    assert any(b"a.0p499" in path.read_bytes() for path in target.rglob("*.blk"))
+    Uploader(str(tmp_path), str(target)).run()
+    assert not any(b"a.0p499" in path.read_bytes() for path in target.rglob("*.blk"))
+    assert 499 not in seqs(target)
+    assert seqs(target, startingOffsets="498") == [
+        498, *range(500, sealed_through(tmp_path) + 1)
+    ]  # fmt: skip
+
+
+def test_a_block_compacted_to_nothing_goes(
+    tmp_path: Path, stores: FileStores, store: StreamStore
+) -> None:
+    """The server keeps such a block for its skips."""
+    target = tmp_path / "archive"
+    store.skip(3, START_NS)
+    fill(store, 2000)
+    checkpoint(stores)
+    Uploader(str(tmp_path), str(target)).run()
+    (view,) = reading.open_store(parsed(tmp_path)).views(lambda account, stream: True)
+    block = next(block for block in view.blocks if block.first_seq <= 2001 <= block.last_seq)
+    gone = range(block.first_seq, block.last_seq + 1)
+    store.delete_many([seq for seq in gone if not 2001 <= seq <= 2003])
+    checkpoint(stores)
+    (view,) = reading.open_store(parsed(tmp_path)).views(lambda account, stream: True)
+    assert [one.messages for one in view.blocks if one.number == block.number] == [0]
+    Uploader(str(tmp_path), str(target)).run()
+    assert not list(target.rglob(f"{block.number:016x}-*"))
+    assert set(gone).isdisjoint(seqs(target))
+
+
+def test_a_second_uploader_is_told(tmp_path: Path, store: StreamStore) -> None:
+    target = tmp_path / "archive"
+    with Claim(Folder(str(target), make=True)):
+        with pytest.raises(JetStreamError, match="another uploader is at work there"):
+            Uploader(str(tmp_path), str(target)).run()
+    assert Uploader(str(tmp_path), str(target)).run().sent > 5
 
 
 def test_damage_in_an_archive_is_told(tmp_path: Path, store: StreamStore) -> None:

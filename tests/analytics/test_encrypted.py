@@ -16,7 +16,7 @@ from pyspark_jetstream.blockfile import FRAME, TIMES_SLOTS, Block, BlockDamaged,
 from pyspark_jetstream.errors import NotUsable
 from storage.filestore import FileStores
 from storage.keys import ServerKeys
-from tests.analytics.stores import SMALL_BLOCKS, live, parsed, settings, settle
+from tests.analytics.stores import SMALL_BLOCKS, checkpoint, live, parsed, settings, settle
 
 
 def rows(path: Path, **more: str) -> list[tuple[int, str, bytes]]:
@@ -54,6 +54,34 @@ def test_records_are_read_with_the_key_only(
     assert archived == wanted[: len(archived)]
     assert len(archived) > 200
     stores.close()
+
+
+@pytest.mark.parametrize("damaged", [1, 5], ids=["the first record", "another"])
+def test_one_damaged_record_costs_no_other(
+    tmp_path: Path, damaged: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MARTLET_ENCRYPTION_KEY", "correct horse")
+    keys = ServerKeys("correct horse")
+    stores = FileStores(tmp_path / "data", keys=keys, **SMALL_BLOCKS)
+    store = stores.create(settings("SECRETS"))
+    for at in range(1, 401):
+        store.store("a", b"", b"p%d" % at, at)
+    checkpoint(stores)
+    stores.close()
+    path = min(tmp_path.rglob("*.blk"))
+    content = bytearray(path.read_bytes())
+    at = 64
+    for _ in range(damaged - 1):
+        at += int.from_bytes(content[at : at + 4], "little")
+    content[at] ^= 0x80
+    path.write_bytes(content)
+    with pytest.raises(BlockDamaged, match=f"{path.name} is damaged at byte {at}: "):
+        rows(tmp_path)
+    tally = scan.Tally()
+    asked = parsed(tmp_path, failOnDataLoss="false")
+    found = reading.read_table(asked, tally).column("seq").to_pylist()
+    assert found == [seq for seq in range(1, 401) if seq != damaged]
+    assert (tally.damaged, f"at byte {at}: " in tally.notes[0]) == (1, True)
 
 
 def frame_block(path: Path, salt: int, group: int, per_frame: int, codec: int) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from email.utils import formatdate
 from hashlib import md5
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 
 from pyspark_jetstream import objects, reading, scan
 from pyspark_jetstream.archive import Uploader
+from pyspark_jetstream.claim import LEASE_S, Claim
+from pyspark_jetstream.errors import JetStreamError
+from pyspark_jetstream.objects import Folder
 from storage.filestore import FileStores
 from tests.analytics.stores import SMALL_BLOCKS, parsed, settings, settle
 
@@ -55,11 +60,30 @@ class Requests(BaseHTTPRequestHandler):
         content = self.rfile.read(int(self.headers["Content-Length"]))
         if "Credential=KEY" not in self.headers.get("Authorization", ""):
             return self._answer(403)
+        there = self.server.objects.get(self.path)
+        tag = f'"{md5(there).hexdigest()}"' if there is not None else None
+        if self.headers.get("If-None-Match") == "*" and there is not None:
+            return self._answer(412)
+        if self.headers.get("If-Match", tag) != tag:
+            return self._answer(412)
         self.server.objects[self.path] = content
         self.server.puts.append(self.path)
-        return self._answer(200)
+        return self._answer(200, extra={"ETag": f'"{md5(content).hexdigest()}"'})
+
+    def _list(self, prefix: str) -> None:
+        found = "".join(
+            f"<Contents><Key>{path.removeprefix('/bucket/')}</Key><Size>{len(content)}</Size>"
+            f"<LastModified>2026-01-01T00:00:00Z</LastModified></Contents>"
+            for path, content in sorted(self.server.objects.items())
+            if path.startswith(f"/bucket/{prefix}")
+        )
+        answer = f"<ListBucketResult><IsTruncated>false</IsTruncated>{found}</ListBucketResult>"
+        self._answer(200, answer.encode())
 
     def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        if path == "/bucket" and "list-type=2" in query:
+            return self._list(parse_qs(query)["prefix"][0])
         content = self.server.objects.get(self.path)
         if content is None:
             return self._answer(404)
@@ -75,9 +99,14 @@ class Requests(BaseHTTPRequestHandler):
     def do_HEAD(self) -> None:
         self.do_GET()
 
-    def do_DELETE(self) -> None:
-        self.server.objects.pop(self.path, None)
-        self._answer(204)
+    def do_POST(self) -> None:
+        """Deletes come as a list, however many they are."""
+        content = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        keys = re.findall(r"<Key>(.*?)</Key>", content)
+        for key in keys:
+            self.server.objects.pop(f"/bucket/{key}", None)
+        done = "".join(f"<Deleted><Key>{key}</Key></Deleted>" for key in keys)
+        self._answer(200, f"<DeleteResult>{done}</DeleteResult>".encode())
 
 
 @pytest.fixture
@@ -121,4 +150,48 @@ def test_a_bucket_is_an_archive(tmp_path: Path, bucket: Bucket) -> None:
     assert part.column("seq").to_pylist() == list(range(300, 310))
     assert bucket.ranges != []
     assert tally.bytes_read < sum(map(len, bucket.objects.values())) / 2
+    stores.close()
+
+
+def test_one_uploader_at_a_time(bucket: Bucket) -> None:
+    """Who was killed is waited for, who only slept finds out."""
+    now_s = [1000.0]
+    one, other = (Claim(Folder("s3://bucket/some"), lambda: now_s[0]) for _ in range(2))
+    with one:
+        with pytest.raises(
+            JetStreamError, match=r"another uploader is at work there \(.*, process"
+        ):
+            other.__enter__()
+        now_s[0] += LEASE_S / 2
+        one.keep()
+        now_s[0] += LEASE_S / 2 + 1
+        with pytest.raises(JetStreamError, match="free in 150 seconds"):
+            other.__enter__()
+    with other:
+        other.keep()
+    assert bucket.objects == {}
+    one.__enter__()
+    now_s[0] += LEASE_S + 1
+    with other:
+        with pytest.raises(JetStreamError, match="another uploader"):
+            one.keep()
+        one.__exit__()
+        assert list(bucket.objects) == ["/bucket/some/uploader.json"]
+
+
+def test_objects_that_nothing_lists_are_swept(tmp_path: Path, bucket: Bucket) -> None:
+    stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    store = stores.create(settings("S"))
+    for at in range(1, 1001):
+        store.store("a", b"", b"p%d" % at, at)
+    settle(stores)
+    url = "s3://bucket/some/where"
+    Uploader(str(tmp_path), url).run()
+    wanted = dict(bucket.objects)
+    (folder,) = {path.rpartition("/")[0] for path in wanted if path.endswith(".blk")}
+    for name in ("0000000000000001-0-0123456789abcdef.blk", "notes.txt"):
+        bucket.objects[f"{folder}/{name}"] = b"?"
+    bucket.objects["/bucket/some/where/streams/00000000000000ff/manifest.json"] = b"{}"
+    Uploader(str(tmp_path), url).run()
+    assert set(bucket.objects) == {*wanted, f"{folder}/notes.txt"}
     stores.close()
