@@ -21,7 +21,7 @@ from libc.stdint cimport uint64_t
 from libc.stdlib cimport free
 
 from storage.fs import StoreDown, open_files_allowed, read_if_there, sync_directory, take_lock, write_file
-from storage.identity import PLAIN_VERSION, raise_version, read_identity, write_identity
+from storage.identity import need_identity, raise_version
 from storage.keys import DirectoryKeys
 from storage.meta import decode_meta, encrypted_meta, find_streams, name_in, no_codec, plain_meta, unlock
 
@@ -92,11 +92,7 @@ cdef class DataDirectory(BatchedDirectory):
             os.makedirs(Path(self.path, part), mode=0o700, exist_ok=True)
         self.lock = take_lock(Path(self.path))
         try:
-            if Path(self.path, "directory").exists():
-                self.identity, self.salt = read_identity(Path(self.path))
-            else:
-                self.identity, self.salt = os.urandom(16), int.from_bytes(os.urandom(8), "little")
-                write_identity(Path(self.path), self.identity, self.salt, PLAIN_VERSION)
+            self.identity, self.salt = need_identity(Path(self.path), self.damage)
             self.keys = DirectoryKeys(keys, self.identity) if keys is not None else None
             if keys is not None:
                 raise_version(Path(self.path), self.identity, self.salt)
