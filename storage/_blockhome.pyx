@@ -14,7 +14,7 @@ from libc.string cimport memmove, memset, strdup
 
 from storage._block cimport (
     BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, JOB_CHECKPOINT,
-    JOB_COMPACT, JOB_ERASE, JOB_FRAME, JOB_META, JOB_REMOVE, JOB_SEAL, JOB_SPLICE, close_block_file, find_slot,
+    JOB_CLOSE, JOB_COMPACT, JOB_ERASE, JOB_FRAME, JOB_LEAVE, JOB_META, JOB_REMOVE, JOB_SEAL, JOB_SPLICE, close_block_file, find_slot,
     forget_index, free_block, free_block_file, slot_at_or_after)
 from storage._blocktable cimport dead_bytes, is_dead, new_job
 from storage._codec cimport RECORD_HEAD, file_counted_size, load32, load64, store64, view_record
@@ -349,6 +349,12 @@ cdef class BlockHome(WritingTable):
                     self.wait_for_checkpoint(block.number)
                 elif block.dead > block.messages // 2:
                     self.shop.candidates.append((self, block.number))
+        elif job.kind == JOB_CLOSE:
+            close_block_file(job.file, &self.shop.files.calls)      # open only if the disk failed, as below
+            free_block_file(job.file)
+        elif job.kind == JOB_LEAVE:
+            if job.job.result < 0:
+                self.close_files()
         elif job.kind == JOB_REMOVE:
             self.retire_map(block)
             if job.file != NULL:

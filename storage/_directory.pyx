@@ -370,7 +370,9 @@ cdef class DataDirectory(BatchedDirectory):
                 self.checkpoint_all([home for home in self.homes.values() if is_behind(home)], True)
                 self.remove_log()
         finally:
-            self.shop.close_files()
+            self.log_disk.stop()
+            self.block_disk.stop()
+            self.shop.close_files()         # the block thread's until now
             for disk in (self.log_disk, self.block_disk):
                 (<DiskThread>disk).close()
             self.log.close_files()
