@@ -512,6 +512,10 @@ cdef class BlockTable(JobOwner):
                                "not hold; which of its records are lost can be told with the key")
         return 0
 
+    cdef int64_t latest_time(self, uint64_t seq) except? -1:
+        cdef Block* block = self.find_block(seq)
+        return block.max_ts if block != NULL else 0
+
     cdef uint64_t seek_time(self, int64_t ts_ns) except? 0:
         cdef size_t index
         cdef Block* block

@@ -57,6 +57,10 @@ cdef class RecordHome:
         """All live records and skips from `first` on, in order, to `step`. No mutating call in it."""
         raise NotImplementedError
 
+    cdef int64_t latest_time(self, uint64_t seq) except? -1:
+        """Of a message that lives but cannot be read: no later than this was it stored."""
+        return 0
+
     cdef uint64_t seek_time(self, int64_t ts_ns) except? 0:
         """The lowest live sequence whose time is at or after `ts_ns`; 0: none."""
         raise NotImplementedError
