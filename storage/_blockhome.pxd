@@ -16,6 +16,7 @@ cdef class BlockHome(WritingTable):
     cdef uint64_t cut_index             # of the newest cut's frame, until a checkpoint has it
     cdef bint torn                      # a frame of this group is missing from the log's torn end
     cdef bint gap                       # a frame is missing; what it held may be lost
+    cdef uint64_t gap_seq               # and what was known up to here came from frames before it
     cdef public RecordIndexer indexer
     cdef public bint checkpoint_running
 

@@ -12,6 +12,8 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memmove, memset, strdup
 
+from storage.losses import without_end
+
 from storage._block cimport (
     BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, JOB_CHECKPOINT,
     JOB_CLOSE, JOB_COMPACT, JOB_ERASE, JOB_FRAME, JOB_LEAVE, JOB_META, JOB_REMOVE, JOB_SEAL, JOB_SPLICE, close_block_file, find_slot,
@@ -157,6 +159,7 @@ cdef class BlockHome(WritingTable):
         cdef uint32_t slot
         if seq >= self.last_seq:
             return 0
+        self.lost = without_end(self.lost, seq)     # what is stored there again is not lost
         while self.block_count and self.blocks[self.block_count - 1].first_seq > seq:
             self.remove_block(self.block_count - 1)
         self.last_seq = seq
