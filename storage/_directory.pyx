@@ -345,7 +345,7 @@ cdef class DataDirectory(BatchedDirectory):
         for home in self.homes.values():
             for index in range(home.block_count):
                 if home.blocks[index].map != NULL and home.blocks[index].used_at + 1 < self.shop.tick and (
-                        home.blocks[index] != home.active) and not home.blocks[index].index_owned:
+                        home.may_let_go(home.blocks[index])):
                     home.let_go_map(home.blocks[index])
 
     def close(self, clean: bool = True) -> None:
