@@ -30,6 +30,7 @@ from storage.pool import RewritePool, run_now
 
 from storage._batches cimport BatchedDirectory
 from storage._blockqueue cimport BlockQueue
+from storage._checkpoint cimport sync_file_at
 from storage._commitlog cimport CommitLog
 from storage._disk cimport DiskThread
 from storage._fs cimport Files
@@ -99,6 +100,7 @@ cdef class DataDirectory(BatchedDirectory):
             files_open_max = files_open_max or open_files_allowed()
             self.shop = Workshop(self.files, block_size_min, block_size_max, files_open_max, frame_cache_bytes_max)
             found = Replay(f"{self.path}/log", self.identity, self.salt)
+            self.keep_log(found)
             streams, self.next_group = find_streams(
                 Path(self.path, "streams"), self.damage, found.metas(), found.gone())
             found.mend({meta.group: meta.salt for _, meta in streams})
@@ -109,6 +111,20 @@ cdef class DataDirectory(BatchedDirectory):
             raise
 
     # -- opening -----------------------------------------------------------------------------------
+
+    cdef int keep_log(self, Replay found) except -1:
+        """After a kill the end of the log may be in memory only, and the names of checkpoints that contain it: files go
+        on the strength of both, so they have to last first."""
+        cdef int result
+        for path in found.paths:
+            result = sync_file_at(&self.files.calls, os.fsencode(f"{self.path}/log"), os.fsencode(Path(path).name))
+            if result < 0:
+                raise OSError(-result, os.strerror(-result), path)
+        if found.paths:
+            result = self.files.calls.sync_all(self.files.calls.context, os.fsencode(self.path))
+            if result < 0:
+                raise OSError(-result, os.strerror(-result), self.path)
+        return 0
 
     def load_streams(self, streams: list, attach, loaded, Replay found) -> None:
         """Every stream's checkpoint."""
