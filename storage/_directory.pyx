@@ -20,7 +20,7 @@ from pathlib import Path
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free
 
-from storage.fs import StoreDown, open_files_allowed, read_if_there, sync_directory, take_lock, write_file
+from storage.fs import StoreDown, open_files_allowed, read_if_there, take_lock, write_file
 from storage.identity import need_identity, raise_version
 from storage.keys import DirectoryKeys
 from storage.meta import decode_meta, encrypted_meta, find_streams, name_in, no_codec, plain_meta, unlock
@@ -33,7 +33,7 @@ from storage._blockqueue cimport BlockQueue
 from storage._checkpoint cimport sync_file_at
 from storage._commitlog cimport CommitLog
 from storage._disk cimport DiskThread
-from storage._fs cimport Files
+from storage._fs cimport FileCalls, Files
 from storage._recovery cimport begin_anew, end_replay, load_state, replay_frame
 from storage._replay cimport Replay
 from storage._rewritequeue cimport ask_for_checkpoints
@@ -45,6 +45,13 @@ cdef bint is_behind(BlockHome home) noexcept:
         return home.unnamed or home.meta_writes > 0
     return home.log_group.index != home.checkpoint_index or (
         home.snapshot_source is not None and not home.has_snapshot)
+
+
+cdef int must(int result, str path) except -1:
+    """What one of `FileCalls` answered, as the error it stands for."""
+    if result < 0:
+        raise OSError(-result, os.strerror(-result), path)
+    return 0
 
 
 def tell_nobody(group: int, done: int, total: int) -> None:
@@ -115,15 +122,11 @@ cdef class DataDirectory(BatchedDirectory):
     cdef int keep_log(self, Replay found) except -1:
         """After a kill the end of the log may be in memory only, and the names of checkpoints that contain it: files go
         on the strength of both, so they have to last first."""
-        cdef int result
+        cdef const FileCalls* calls = &self.files.calls
         for path in found.paths:
-            result = sync_file_at(&self.files.calls, os.fsencode(f"{self.path}/log"), os.fsencode(Path(path).name))
-            if result < 0:
-                raise OSError(-result, os.strerror(-result), path)
+            must(sync_file_at(calls, os.fsencode(f"{self.path}/log"), os.fsencode(Path(path).name)), path)
         if found.paths:
-            result = self.files.calls.sync_all(self.files.calls.context, os.fsencode(self.path))
-            if result < 0:
-                raise OSError(-result, os.strerror(-result), self.path)
+            must(calls.sync_all(calls.context, os.fsencode(self.path)), self.path)
         return 0
 
     def load_streams(self, streams: list, attach, loaded, Replay found) -> None:
@@ -211,10 +214,11 @@ cdef class DataDirectory(BatchedDirectory):
             os.rename(name, Path(name).with_suffix(".kept"))
         self.damage.extend(f"{name}: kept for a stream that is not loaded" for name in kept)
         old = [*(set(found.paths) - set(kept)), *map(str, Path(self.path, "log").glob("*.free"))]
+        cdef const FileCalls* calls = &self.files.calls
         for name in old:
-            os.unlink(name)
+            must(calls.unlink(calls.context, os.fsencode(name)), name)
         if old:
-            sync_directory(Path(self.path, "log"))
+            must(calls.sync_directory(calls.context, os.fsencode(f"{self.path}/log")), self.path)
         self.log_disk = DiskThread(self.files, self.threaded)
         self.block_disk = DiskThread(self.files, self.threaded)
         self.pool = RewritePool(self.block_disk.wake) if self.threaded else None
@@ -397,9 +401,7 @@ cdef class DataDirectory(BatchedDirectory):
     def remove_log(self) -> None:
         """After a clean stop nothing in the log is needed."""
         for path in {self.log.segment_path(number) for number in self.log.segments_in_use}:
-            result = self.files.calls.unlink(self.files.calls.context, os.fsencode(path))
-            if result < 0:
-                raise OSError(-result, os.strerror(-result), path)
+            must(self.files.calls.unlink(self.files.calls.context, os.fsencode(path)), path)
 
     @property
     def settled_ticket(self) -> int:
