@@ -231,7 +231,7 @@ def test_a_cut_ends_what_is_called_lost(path: Path) -> None:
 
 
 def test_an_age_limit_leaves_what_cannot_be_read_until_its_block_is_old(path: Path) -> None:
-    """A file that is in the wrong place can be put back: what it has is not deleted as if it were old."""
+    """A file in the wrong place can be put back: what it has is not deleted as if it were old."""
     second = 10**9
     limits = StoreLimits(age_max_ns=100 * second)
     stores = FileStores(path, lambda settings: limits, **OPTIONS)

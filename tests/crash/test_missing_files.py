@@ -1,4 +1,4 @@
-"""Files that are gone while the store runs, or before a start: refused, or lost and told, never made anew."""
+"""Files that are gone: refused, or lost and told, never made anew."""
 
 import errno
 import gc
@@ -88,7 +88,7 @@ def test_encrypted_streams_need_the_directory_file(path: Path) -> None:
 @pytest.mark.parametrize("threaded", [True, False])
 @pytest.mark.parametrize("how", ["missing", "another"])
 def test_the_block_that_is_appended_to_is_gone(path: Path, how: str, threaded: bool) -> None:
-    """It stays gone: what comes next goes to a new block, and no empty file passes for the old one."""
+    """It stays gone: what comes next goes to a new block; no empty file passes for the old one."""
     filled(path, 3, threaded=threaded).close()
     (file,) = path.glob("streams/*/*.blk")
     file.unlink()

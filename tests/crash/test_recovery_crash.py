@@ -1,4 +1,4 @@
-"""The power goes while a start recovers from a kill: what the killed process wrote was in memory only."""
+"""The power goes while a start recovers from a kill, whose writes were in memory only."""
 
 import random
 from pathlib import Path
@@ -32,7 +32,9 @@ def recovers(path: Path, files: FaultyFiles, durable: bool, variant: str) -> boo
     return not files.stopped
 
 
-def lose_power(path: Path, seed: int, killed_at: int, stop_after: int, durable: bool, variant: str) -> bool:
+def lose_power(
+    path: Path, seed: int, killed_at: int, stop_after: int, durable: bool, variant: str
+) -> bool:
     """Kill at one sync, stop the start at another; whether the start came to its end before."""
     files, models = FaultyFiles(stop_at=killed_at), dict[int, StreamModel]()
     with patch("os.urandom", random.Random(f"{seed} {killed_at}").randbytes):

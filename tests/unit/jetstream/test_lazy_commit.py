@@ -57,7 +57,7 @@ class LazyBench:
         return said.count(b'"stream"')
 
     def answered(self, size: int) -> bool:
-        """By the end of the turn, or, if the disk was slow lately, when the loop has heard of it."""
+        """By the end of the turn, or when the loop has heard of it, if the disk was slow lately."""
         count = self.publish(size)
         while count == 0:
             count = self.heard()
