@@ -28,31 +28,31 @@ cdef object expire(StreamStore store, int64_t now_ns, uint32_t messages_max):
 
 
 cdef int expire_aged(StreamStore store, int64_t now_ns, uint32_t limit, list markers) except -1:
-    """From the first on that is not exempt; how many it looked at."""
+    """From the first on that is not exempt; how many it looked at.
+
+    What cannot be read is as young, or as exempt, as it may be: its file can be put back.
+    """
     cdef int64_t latest_ns = now_ns - store.age_max_ns
     cdef uint64_t seq = store.spans.next_live(max(store.aged_seq, store.first_seq))
     cdef uint32_t looked = 0
+    cdef bint readable
     cdef Record record
     while seq and looked < limit:
-        if store.home.read(seq, &record):
-            if record.ts_ns > latest_ns:
-                break
-            if never_ends(store, &record):
-                store.aged_seq = seq + 1
-                seq = store.spans.next_live(seq + 1)
-                looked += 1
-                continue
-            if store.marker_ttl_ns:
-                note_marker(store, &record, markers)
+        readable = store.home.read(seq, &record)
+        if (record.ts_ns if readable else store.home.latest_time(seq)) > latest_ns:
+            break
+        if store.spans.slot(seq) & HAS_TTL and (not readable or ttl_of(record.hdr, record.hdr_len) < 0):
+            store.aged_seq = seq + 1
+            seq = store.spans.next_live(seq + 1)
+            looked += 1
+            continue
+        if readable and store.marker_ttl_ns:
+            note_marker(store, &record, markers)
         store.remove(seq, False)
         store.aged_seq = seq + 1
         seq = store.spans.next_live(seq + 1)
         looked += 1
     return looked
-
-
-cdef bint never_ends(StreamStore store, const Record* record) noexcept nogil:
-    return store.spans.slot(record.seq) & HAS_TTL and ttl_of(record.hdr, record.hdr_len) < 0
 
 
 cdef int expire_due(StreamStore store, int64_t now_ns, uint32_t limit, list markers) except -1:
@@ -97,8 +97,9 @@ cdef object next_expiry(StreamStore store):
     cdef Record record
     if store.age_max_ns and store.messages:
         seq = store.spans.next_live(max(store.aged_seq, store.first_seq))
-        if seq and store.home.read(seq, &record):
-            when = record.ts_ns + store.age_max_ns
+        if seq:
+            when = record.ts_ns if store.home.read(seq, &record) else store.home.latest_time(seq)
+            when += store.age_max_ns
     if store.wheel is not None:
         when = min(when, store.wheel.next_due())
     return None if when == INT64_MAX else when

@@ -270,6 +270,14 @@ cdef class BatchedDirectory:
         """`submit`, for Python."""
         return self.submit()
 
+    def commit_lazily(self) -> int:
+        """`commit`; a small batch of a lazy directory is written by then, and known as such. Views end here."""
+        cdef bint is_alone = len(self.batches) == 0
+        cdef uint64_t ticket = self.submit()
+        if is_alone:
+            self.reap()             # of what is behind others the bell of those tells
+        return ticket
+
     def poll(self) -> int:
         """`reap`, for Python; the durable ticket."""
         self.reap()

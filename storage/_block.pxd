@@ -41,7 +41,8 @@ cdef struct SealedFile:
 
 cdef struct BlockFile:
     int fd
-    bint made
+    bint made               # the file is there
+    bint written            # to, by this process
     uint32_t capacity
     char* path
     char* directory
@@ -107,6 +108,7 @@ cdef enum:
     JOB_META = 9            # the stream's directory and its meta
     JOB_LEAVE = 10          # the files of a deleted stream go
     JOB_GROUP = 11          # a run of checkpoints
+    JOB_CLOSE = 12          # a file that nothing is written to any more
 
 
 # Work of the block thread. `owner` is a BlockHome or NULL, and referenced.
@@ -137,6 +139,7 @@ cdef struct BlockJob:
 cdef BlockFile* new_block_file(str path, str directory, OpenFiles* files, Block* block,
                                uint64_t group, uint64_t salt, uint64_t prior_checksum) except NULL
 cdef void free_block_file(BlockFile* file) noexcept
+cdef int run_close(Job* job, const FileCalls* calls) noexcept nogil
 cdef int run_apply(Job* job, const FileCalls* calls) noexcept nogil
 cdef int write_fresh(const FileCalls* calls, const char* path, const char* data, size_t size, bint durable) noexcept nogil
 cdef int run_erase(Job* job, const FileCalls* calls) noexcept nogil

@@ -363,14 +363,20 @@ cdef void close_block_file(BlockFile* file, const FileCalls* calls) noexcept nog
         file.fd = -1
 
 
+cdef int run_close(Job* job, const FileCalls* calls) noexcept nogil:
+    close_block_file((<BlockJob*>job).file, calls)
+    return 0
+
+
 cdef int need_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil:
-    """Open the file, making it with all its room on the disk at the first time."""
+    """Open the file, making it with all its room on the disk at the first time. Never anew: an empty one in
+    the place of one that went would pass for it."""
     cdef OpenFiles* files = file.list
     cdef int result = 0
     if file.fd < 0:
         if files.count >= files.count_max:
             close_block_file(files.oldest, calls)
-        file.fd = calls.open(calls.context, file.path, O_RDWR | O_CREAT)
+        file.fd = calls.open(calls.context, file.path, O_RDWR if file.made else O_RDWR | O_CREAT)
         if file.fd < 0:
             return file.fd
         file.older = files.newest
@@ -393,6 +399,7 @@ cdef int write_through(BlockFile* file, const FileCalls* calls, const char* data
     cdef int result = need_block_file(file, calls)
     if result < 0:
         return result
+    file.written = True
     return calls.write(calls.context, file.fd, data, size, at)
 
 

@@ -17,6 +17,7 @@ cdef class BlockHome(WritingTable):
     cdef list unended                   # addresses of frames whose end the replay has not come to
     cdef bint torn                      # a frame of this group is missing from the log's torn end
     cdef bint gap                       # a frame is missing; what it held may be lost
+    cdef uint64_t gap_seq               # and what was known up to here came from frames before it
     cdef public RecordIndexer indexer
     cdef public bint checkpoint_running
 

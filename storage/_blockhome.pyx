@@ -12,9 +12,11 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memmove, memset, strdup
 
+from storage.losses import without_end
+
 from storage._block cimport (
     BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, JOB_CHECKPOINT,
-    JOB_COMPACT, JOB_ERASE, JOB_FRAME, JOB_META, JOB_REMOVE, JOB_SEAL, JOB_SPLICE, close_block_file, find_slot,
+    JOB_CLOSE, JOB_COMPACT, JOB_ERASE, JOB_FRAME, JOB_LEAVE, JOB_META, JOB_REMOVE, JOB_SEAL, JOB_SPLICE, close_block_file, find_slot,
     forget_index, free_block, free_block_file, slot_at_or_after)
 from storage._blocktable cimport dead_bytes, is_dead, new_job
 from storage._codec cimport RECORD_HEAD, file_counted_size, load32, load64, store64, view_record
@@ -158,6 +160,7 @@ cdef class BlockHome(WritingTable):
         cdef uint32_t slot
         if seq >= self.last_seq:
             return 0
+        self.lost = without_end(self.lost, seq)     # what is stored there again is not lost
         while self.block_count and self.blocks[self.block_count - 1].first_seq > seq:
             self.remove_block(self.block_count - 1)
         self.last_seq = seq
@@ -350,6 +353,12 @@ cdef class BlockHome(WritingTable):
                     self.wait_for_checkpoint(block.number)
                 elif block.dead > block.messages // 2:
                     self.shop.candidates.append((self, block.number))
+        elif job.kind == JOB_CLOSE:
+            close_block_file(job.file, &self.shop.files.calls)      # open only if the disk failed, as below
+            free_block_file(job.file)
+        elif job.kind == JOB_LEAVE:
+            if job.job.result < 0:
+                self.close_files()
         elif job.kind == JOB_REMOVE:
             self.retire_map(block)
             if job.file != NULL:

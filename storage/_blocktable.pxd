@@ -3,20 +3,15 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from storage._block cimport Block, BlockJob, Extent
-from storage._cipher cimport StreamKey
 from storage._frames cimport FrameMemory
 from storage._record cimport Record, RecordVisit
-from storage._workshop cimport JobOwner, Workshop
+from storage._rescan cimport ScanningTable
+from storage._workshop cimport Workshop
 
 
-cdef class BlockTable(JobOwner):
-    cdef readonly uint64_t group
-    cdef readonly uint64_t salt
-    cdef readonly StreamKey key         # None: what is written is not encrypted
+cdef class BlockTable(ScanningTable):
     cdef public bint locked             # no key opens it: its bytes can be carried over, not read
     cdef readonly uint64_t floor        # all below is gone
-    cdef readonly list lost             # [first, last] ranges that are damaged
-    cdef readonly list damage           # sentences about it
     cdef Workshop shop
     cdef Block** blocks
     cdef readonly size_t block_count
@@ -27,28 +22,20 @@ cdef class BlockTable(JobOwner):
     cdef size_t pending_head
     cdef size_t pending_count
     cdef size_t pending_room
-    cdef bint replaying
     cdef bint left                      # the stream was deleted: nothing is written for it any more
-    cdef dict erased                    # sequence -> seed, of the erasures in the log; None when not replaying
-    cdef bint index_stale               # while replaying: the indexer could not be told what went
     cdef Block* find_block(self, uint64_t seq) noexcept nogil
     cdef size_t block_index_from(self, uint64_t seq) noexcept nogil
     cdef int need_index(self, Block* block) except -1
     cdef int need_map(self, Block* block) except -1
+    cdef bint may_let_go(self, const Block* block) noexcept
     cdef void let_go_map(self, Block* block) noexcept
     cdef int retire_map(self, Block* block) except -1
-    cdef int scan_block(self, Block* block) except -1
-    cdef uint32_t torn_size(self, const char* at, uint64_t room, Record* out) except? 0
     cdef const char* locate(self, Block* block, uint32_t slot) except? NULL
-    cdef int scan_frames(self, Block* block, Block* fresh, uint32_t* hole, uint64_t* hole_seq) except -1
-    cdef uint64_t index_frame(self, Block* block, Block* fresh, FrameMemory frame, uint64_t next_seq) except? 0
     cdef FrameMemory frame_at(self, Block* block, uint32_t offset)
     cdef int check_frames(self, const Block* block) except -1
     cdef int visit_blocks(self, uint64_t first, RecordVisit step, void* context) except -1
     cdef int show(self, const char* at, Record* out) except -1
     cdef int adopt_footer(self, Block* block, const Block* footer) except -1
-    cdef int note_lost(self, uint64_t first, uint64_t last, str what) except -1
-    cdef int refuse(self, Block* block) except -1
     cdef int note_unreadable(self, Block* block) except -1
 
 

@@ -13,21 +13,21 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memmove, memset
 
-from storage.losses import add_range, add_sentence
-
 from storage._ahead cimport AHEAD_MAX, AHEAD_MIN, AheadReader
 from storage._block cimport (
-    BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, TRAILER_SIZE,
-    add_slot, begin_scan, close_block_file, fill_hole, find_slot, forget_index, free_block, free_block_file, head_is_whole, load_trailer,
+    BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_HEAD, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SPARSE,
+    BLOCK_SWAPPING, BLOCK_UNREADABLE, TRAILER_SIZE,
+    close_block_file, find_slot, forget_index, free_block, free_block_file, head_is_whole, load_trailer,
     slot_at_or_after)
-from storage._chain cimport end_fits, footer_fits, head_fits, why_refused
+from storage._chain cimport footer_fits, head_fits, why_refused
 from storage._codec cimport (
-    KIND_ERASED, KIND_MESSAGE, RECORD_FIXED, check_record, file_counted_size, load16, load32, load64, view_record)
+    KIND_ERASED, KIND_MESSAGE, RECORD_FIXED, check_record, file_counted_size, load32, load64, view_record)
 from storage._cipher cimport decrypt_record
 from storage._counted cimport size_in_index, uncounted_in_each
-from storage._frames cimport BLOCK_FRAME_HEAD, FrameCache, check_frame_at, frame_of, load_frame
+from storage._frames cimport FrameCache, check_frame_at, frame_of, load_frame
 from storage._fs cimport FileMap, map_file
 from storage._record cimport RecordHome, RecordVisit, as_tuple, check_only, collect
+from storage._rescan cimport forget_dead
 from storage._views cimport Memory
 
 
@@ -51,7 +51,7 @@ cdef bytes dead_bytes(const Block* block):
     return kept.ljust(size, b"\0")
 
 
-cdef class BlockTable(JobOwner):
+cdef class BlockTable(ScanningTable):
     """The part of a BlockHome that finds and reads."""
 
     def __cinit__(self, Workshop shop, str path, uint64_t group, uint64_t salt):
@@ -77,9 +77,6 @@ cdef class BlockTable(JobOwner):
         for index in range(self.block_count):
             if self.blocks[index].file != NULL:
                 close_block_file(self.blocks[index].file, &self.shop.files.calls)
-
-    def block_path(self, number: int) -> str:
-        return f"{self.path}/{number:016x}.blk"
 
     # -- finding -----------------------------------------------------------------------------------
 
@@ -143,6 +140,11 @@ cdef class BlockTable(JobOwner):
         return self.note_lost(max(block.first_seq, self.floor), block.last_seq,
                               f"{path}: {why_refused(path, self.group, self.salt, block)}")
 
+    cdef bint may_let_go(self, const Block* block) noexcept:
+        """Whether its map is as good when it is made anew. While the file is rewritten it is not: the new one's
+        footer would be adopted before it is known what died meanwhile (`take_rewritten`)."""
+        return block != self.active and not block.index_owned and not block.flags & (BLOCK_REWRITING | BLOCK_SWAPPING)
+
     cdef void let_go_map(self, Block* block) noexcept:
         """Forget the map, and the index that lies in it. A pinned view keeps the memory alive."""
         if block.map == NULL:
@@ -190,118 +192,6 @@ cdef class BlockTable(JobOwner):
         block.frame_table = <uint32_t*>(block.data + block.data_size - TRAILER_SIZE - <size_t>footer.frames * 8)
         return 1
 
-    cdef int scan_block(self, Block* block) except -1:
-        """Rebuild the index from the records up to `data_end`; what does not hold is lost.
-
-        Dead bits are by slot, so every slot keeps its number: see `begin_scan` and `fill_hole`.
-        """
-        cdef Block fresh
-        cdef Record record
-        cdef uint64_t at = BLOCK_HEAD
-        cdef uint64_t end = min(<uint64_t>block.data_end, block.data_size)
-        cdef uint32_t size
-        cdef uint32_t hole = 0          # the slot in front of which records do not hold
-        cdef uint64_t hole_seq = 0
-        cdef uint64_t next_seq = block.first_seq
-        cdef bint bad = False
-        begin_scan(block, &fresh)
-        if load16(block.data + 10) & 1 if not block.flags & BLOCK_BAD_HEAD else block.flags & BLOCK_FRAMED:
-            block.flags |= BLOCK_FRAMED
-            self.scan_frames(block, &fresh, &hole, &hole_seq)
-            next_seq = block.last_seq + 1
-            at = end = block.data_end
-        while at < end:
-            size = check_record(block.data + at, end - at, self.salt)
-            if size:
-                view_record(block.data + at, &record)
-            elif self.erased is not None:
-                size = self.torn_size(block.data + at, end - at, &record)
-            if size == 0 or record.seq < next_seq or record.seq > block.last_seq:
-                bad = True
-                at += 1
-                continue
-            if bad:
-                self.note_lost(next_seq, record.seq - 1, f"{self.block_path(block.number)}: records do not hold")
-                hole, hole_seq = fresh.slots, next_seq
-                bad = False
-            add_slot(&fresh, record.seq, <uint32_t>at)
-            next_seq = record.seq + max(record.skip_count, <uint64_t>1)
-            at += size
-        if (bad or end < block.data_end) and next_seq <= block.last_seq:
-            self.note_lost(next_seq, block.last_seq, f"{self.block_path(block.number)}: records do not hold")
-        elif hole_seq and block.slots > fresh.slots and fresh.deltas != NULL:
-            fill_hole(&fresh, hole, block.slots - fresh.slots, <uint32_t>(hole_seq - block.first_seq))
-        block.offsets = fresh.offsets
-        block.deltas = fresh.deltas
-        block.slots = max(fresh.slots, block.slots) if fresh.deltas == NULL else fresh.slots
-        block.slot_room = fresh.slot_room
-        block.flags = block.flags & ~<uint32_t>BLOCK_SPARSE | (fresh.flags & BLOCK_SPARSE)
-        block.frames, block.frame_table = fresh.frames, fresh.frame_table
-        block.index_owned = True
-        return block.offsets != NULL if end_fits(block, self.salt) else self.refuse(block)
-
-    cdef uint32_t torn_size(self, const char* at, uint64_t room, Record* out) except? 0:
-        """The size of a record that was being erased when the power went; 0: it is none."""
-        cdef uint32_t size
-        if room < RECORD_FIXED or load32(at) < RECORD_FIXED or load32(at) > room:
-            return 0
-        size = load32(at)
-        out.seq = load64(at + 8)
-        out.skip_count = 0
-        return size if out.seq in self.erased else 0
-
-    cdef int scan_frames(self, Block* block, Block* fresh, uint32_t* hole, uint64_t* hole_seq) except -1:
-        """As `scan_block`, over the frames that hold of a framed file; they are found by their checksums."""
-        cdef uint64_t position = BLOCK_HEAD
-        cdef uint64_t next_seq = block.first_seq
-        cdef uint32_t next_start = BLOCK_HEAD
-        cdef FrameMemory frame
-        cdef uint32_t length
-        rows = []
-        while position + BLOCK_FRAME_HEAD <= block.data_size:
-            length = check_frame_at(block.data, block.data_size, position, self.salt)
-            frame = None
-            if length:
-                frame = load_frame(<object>block.map, block.data, block.data_size, position, self.group,
-                                   block.number, self.salt, self.key)
-            if frame is None or frame.start < next_start:
-                position += 8
-                continue
-            if frame.start > next_start:
-                self.note_lost(next_seq, load64(frame.data + 8) - 1,
-                               f"{self.block_path(block.number)}: frames do not hold")
-                hole[0], hole_seq[0] = fresh.slots, next_seq
-            next_seq = self.index_frame(block, fresh, frame, next_seq)
-            next_start = frame.end
-            rows.append((position, frame.start))
-            position += (length + 7) & ~<uint64_t>7
-        if next_start < block.data_end and block.data_end != 0xFFFFFFFFu and next_seq <= block.last_seq:
-            self.note_lost(next_seq, block.last_seq, f"{self.block_path(block.number)}: frames do not hold")
-        fresh.frames = <uint32_t>len(rows)
-        fresh.frame_table = <uint32_t*>calloc(2 * len(rows) + 1, 4)
-        if fresh.frame_table == NULL:
-            raise MemoryError
-        for number, (where, start) in enumerate(rows):
-            fresh.frame_table[2 * <size_t>number], fresh.frame_table[2 * <size_t>number + 1] = where, start
-        return 0
-
-    cdef uint64_t index_frame(self, Block* block, Block* fresh, FrameMemory frame, uint64_t next_seq) except? 0:
-        """Add the frame's records up to where the block ends; the sequence behind the last one."""
-        cdef Record record
-        cdef uint32_t at = 0
-        cdef uint32_t size
-        while at < frame.capacity and frame.start + at < block.data_end:
-            size = check_record(frame.data + at, frame.capacity - at, self.salt)
-            if size == 0:
-                break
-            view_record(frame.data + at, &record)
-            if record.seq > block.last_seq:
-                break
-            add_slot(fresh, record.seq, frame.start + at)
-            next_seq = record.seq + max(record.skip_count, <uint64_t>1)
-            at += size
-        return next_seq
-
     cdef int adopt_footer(self, Block* block, const Block* footer) except -1:
         """The file was rewritten after the checkpoint: what was dead then may not be in it any more."""
         cdef bint same_slots = footer.slots == block.slots
@@ -317,17 +207,7 @@ cdef class BlockTable(JobOwner):
         block.messages = footer.messages
         block.skips = footer.skips
         block.counted = footer.counted
-        free(block.dead_bits)
-        block.dead_bits = NULL
-        block.dead_room = 0
-        block.dead = 0
-        return 0
-
-    cdef int note_lost(self, uint64_t first, uint64_t last, str what) except -1:
-        """Report sequences that cannot be served, once."""
-        add_sentence(self.damage, what)
-        if first <= last:
-            add_range(self.lost, first, last)
+        forget_dead(block)
         return 0
 
     # -- reading -----------------------------------------------------------------------------------
@@ -499,7 +379,7 @@ cdef class BlockTable(JobOwner):
                     return 1
                 if at[5]:
                     self.shop.views.give_back(chunk, used)
-            if not mapped and block != self.active and not block.index_owned:
+            if not mapped and self.may_let_go(block):
                 self.let_go_map(block)
         return 0
 
@@ -511,6 +391,10 @@ cdef class BlockTable(JobOwner):
                 self.note_lost(block.first_seq, block.last_seq, f"{self.block_path(block.number)}: frame {row} does "
                                "not hold; which of its records are lost can be told with the key")
         return 0
+
+    cdef int64_t latest_time(self, uint64_t seq) except? -1:
+        cdef Block* block = self.find_block(seq)
+        return block.max_ts if block != NULL else 0
 
     cdef uint64_t seek_time(self, int64_t ts_ns) except? 0:
         cdef size_t index

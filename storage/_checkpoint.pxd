@@ -3,6 +3,7 @@ from libc.stdint cimport uint64_t
 
 from storage._block cimport BlockJob
 from storage._blockhome cimport BlockHome
+from storage._fs cimport FileCalls
 
 cdef enum:
     STATE_HEAD = 128
@@ -15,6 +16,7 @@ cdef struct GroupJob:
     size_t count
     bint names              # a name in that folder does not last yet
 
+cdef int sync_file_at(const FileCalls* calls, const char* directory, const char* name) noexcept nogil
 cdef BlockJob* checkpoint_job(BlockHome home, uint64_t segment, bint clean) except NULL
 cdef GroupJob* group_job(str streams, size_t room) except NULL
 cdef int add_checkpoint(GroupJob* group, BlockHome home, uint64_t segment, bint clean) except -1

@@ -75,7 +75,7 @@ cdef int checkpoint_alone(BlockJob* work, const FileCalls* calls) noexcept nogil
     cdef int result = sync_sealed(work.files, work.group, calls)
     if result == 0 and work.seq:
         result = sync_file_at(calls, work.directory, "meta")
-    if result == 0 and work.file != NULL:
+    if result == 0 and work.file != NULL and (work.file.written or not work.file.made):
         result = need_block_file(work.file, calls)
         if result == 0:
             result = calls.sync(calls.context, work.file.fd)

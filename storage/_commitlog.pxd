@@ -26,6 +26,7 @@ cdef struct Segment:
     uint64_t number
     uint64_t size
     uint64_t written    # only the log's thread: up to here the disk has no blocks that it would have to note as written
+    uint64_t begun      # only the log's thread, in lazy mode: up to here the disk was told to write
     char* path
     char* old_path      # renamed from here when prepared; NULL: made anew
     char* directory

@@ -35,6 +35,7 @@ cdef enum:
     SMALL_BATCH = 16 << 10
     LARGE_PIECE = 256 << 10
     ZEROED_AHEAD = 256 << 10
+    BEGUN_STEP = 8 << 20
     PAGE = 4096
     PLACE_STEP = 64 << 10   # distance of the places that a group remembers
 
@@ -130,6 +131,11 @@ cdef int write_piece(Job* job, const FileCalls* calls) noexcept nogil:
     cdef uint64_t end = piece.offset + piece.size
     cdef uint64_t first = piece.offset & ~<uint64_t>(PAGE - 1)
     cdef int result = calls.write(calls.context, segment.fd, piece.data, piece.size, piece.offset)
+    if result == 0 and job.sync_fd == NULL and piece.size > SMALL_BATCH and end - segment.begun > BEGUN_STEP:
+        # Acks wait for what is written behind the sync at the segment's end: little is left for that to do.
+        end &= ~<uint64_t>(PAGE - 1)
+        calls.start_writing(calls.context, segment.fd, segment.begun, end - segment.begun)
+        segment.begun = end
     if result < 0 or job.sync_fd == NULL:
         return result
     if piece.size >= LARGE_PIECE:

@@ -22,4 +22,5 @@ cdef class DataDirectory(BatchedDirectory):
     cdef object lock
     cdef dict found_settings            # group -> settings as a start read them, until somebody asks
     cdef uint64_t life_ticket           # the newest batch that makes, changes or deletes a stream
+    cdef int keep_log(self, Replay found) except -1
     cdef int replay(self, Replay found) except -1

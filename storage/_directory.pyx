@@ -20,8 +20,8 @@ from pathlib import Path
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free
 
-from storage.fs import StoreDown, open_files_allowed, read_if_there, sync_directory, take_lock, write_file
-from storage.identity import PLAIN_VERSION, raise_version, read_identity, write_identity
+from storage.fs import StoreDown, open_files_allowed, read_if_there, take_lock, write_file
+from storage.identity import need_identity, raise_version
 from storage.keys import DirectoryKeys
 from storage.meta import decode_meta, encrypted_meta, find_streams, name_in, no_codec, plain_meta, unlock
 
@@ -30,9 +30,10 @@ from storage.pool import RewritePool, run_now
 
 from storage._batches cimport BatchedDirectory
 from storage._blockqueue cimport BlockQueue
+from storage._checkpoint cimport sync_file_at
 from storage._commitlog cimport CommitLog
 from storage._disk cimport DiskThread
-from storage._fs cimport Files
+from storage._fs cimport FileCalls, Files
 from storage._recovery cimport begin_anew, end_replay, load_state, replay_frame
 from storage._replay cimport Replay
 from storage._rewritequeue cimport ask_for_checkpoints
@@ -44,6 +45,13 @@ cdef bint is_behind(BlockHome home) noexcept:
         return home.unnamed or home.meta_writes > 0
     return home.log_group.index != home.checkpoint_index or (
         home.snapshot_source is not None and not home.has_snapshot)
+
+
+cdef int must(int result, str path) except -1:
+    """What one of `FileCalls` answered, as the error it stands for."""
+    if result < 0:
+        raise OSError(-result, os.strerror(-result), path)
+    return 0
 
 
 def tell_nobody(group: int, done: int, total: int) -> None:
@@ -92,17 +100,14 @@ cdef class DataDirectory(BatchedDirectory):
             os.makedirs(Path(self.path, part), mode=0o700, exist_ok=True)
         self.lock = take_lock(Path(self.path))
         try:
-            if Path(self.path, "directory").exists():
-                self.identity, self.salt = read_identity(Path(self.path))
-            else:
-                self.identity, self.salt = os.urandom(16), int.from_bytes(os.urandom(8), "little")
-                write_identity(Path(self.path), self.identity, self.salt, PLAIN_VERSION)
+            self.identity, self.salt = need_identity(Path(self.path), self.damage)
             self.keys = DirectoryKeys(keys, self.identity) if keys is not None else None
             if keys is not None:
                 raise_version(Path(self.path), self.identity, self.salt)
             files_open_max = files_open_max or open_files_allowed()
             self.shop = Workshop(self.files, block_size_min, block_size_max, files_open_max, frame_cache_bytes_max)
             found = Replay(f"{self.path}/log", self.identity, self.salt)
+            self.keep_log(found)
             streams, self.next_group = find_streams(
                 Path(self.path, "streams"), self.damage, found.metas(), found.gone())
             found.mend({meta.group: meta.salt for _, meta in streams})
@@ -113,6 +118,16 @@ cdef class DataDirectory(BatchedDirectory):
             raise
 
     # -- opening -----------------------------------------------------------------------------------
+
+    cdef int keep_log(self, Replay found) except -1:
+        """After a kill the end of the log may be in memory only, and the names of checkpoints that contain it: files go
+        on the strength of both, so they have to last first."""
+        cdef const FileCalls* calls = &self.files.calls
+        for path in found.paths:
+            must(sync_file_at(calls, os.fsencode(f"{self.path}/log"), os.fsencode(Path(path).name)), path)
+        if found.paths:
+            must(calls.sync_all(calls.context, os.fsencode(self.path)), self.path)
+        return 0
 
     def load_streams(self, streams: list, attach, loaded, Replay found) -> None:
         """Every stream's checkpoint."""
@@ -199,10 +214,11 @@ cdef class DataDirectory(BatchedDirectory):
             os.rename(name, Path(name).with_suffix(".kept"))
         self.damage.extend(f"{name}: kept for a stream that is not loaded" for name in kept)
         old = [*(set(found.paths) - set(kept)), *map(str, Path(self.path, "log").glob("*.free"))]
+        cdef const FileCalls* calls = &self.files.calls
         for name in old:
-            os.unlink(name)
+            must(calls.unlink(calls.context, os.fsencode(name)), name)
         if old:
-            sync_directory(Path(self.path, "log"))
+            must(calls.sync_directory(calls.context, os.fsencode(f"{self.path}/log")), self.path)
         self.log_disk = DiskThread(self.files, self.threaded)
         self.block_disk = DiskThread(self.files, self.threaded)
         self.pool = RewritePool(self.block_disk.wake) if self.threaded else None
@@ -349,7 +365,7 @@ cdef class DataDirectory(BatchedDirectory):
         for home in self.homes.values():
             for index in range(home.block_count):
                 if home.blocks[index].map != NULL and home.blocks[index].used_at + 1 < self.shop.tick and (
-                        home.blocks[index] != home.active) and not home.blocks[index].index_owned:
+                        home.may_let_go(home.blocks[index])):
                     home.let_go_map(home.blocks[index])
 
     def close(self, clean: bool = True) -> None:
@@ -374,7 +390,9 @@ cdef class DataDirectory(BatchedDirectory):
                 self.checkpoint_all([home for home in self.homes.values() if is_behind(home)], True)
                 self.remove_log()
         finally:
-            self.shop.close_files()
+            self.log_disk.stop()
+            self.block_disk.stop()
+            self.shop.close_files()         # the block thread's until now
             for disk in (self.log_disk, self.block_disk):
                 (<DiskThread>disk).close()
             self.log.close_files()
@@ -383,9 +401,7 @@ cdef class DataDirectory(BatchedDirectory):
     def remove_log(self) -> None:
         """After a clean stop nothing in the log is needed."""
         for path in {self.log.segment_path(number) for number in self.log.segments_in_use}:
-            result = self.files.calls.unlink(self.files.calls.context, os.fsencode(path))
-            if result < 0:
-                raise OSError(-result, os.strerror(-result), path)
+            must(self.files.calls.unlink(self.files.calls.context, os.fsencode(path)), path)
 
     @property
     def settled_ticket(self) -> int:

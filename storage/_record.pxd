@@ -35,6 +35,7 @@ cdef class RecordHome:
     cdef int visit(self, uint64_t first, RecordVisit step, void* context) except -1
     cdef int begin_whole(self) except -1
     cdef int end_whole(self) except -1
+    cdef int64_t latest_time(self, uint64_t seq) except? -1
     cdef uint64_t seek_time(self, int64_t ts_ns) except? 0
     cdef uint64_t counted_size(self, const Record* record) noexcept nogil
     cdef uint64_t counted_at(self, uint64_t seq) except? 0

@@ -64,6 +64,10 @@ cdef class RecordHome:
     cdef int end_whole(self) except -1:
         return 0
 
+    cdef int64_t latest_time(self, uint64_t seq) except? -1:
+        """Of a message that lives but cannot be read: no later than this was it stored."""
+        return 0
+
     cdef uint64_t seek_time(self, int64_t ts_ns) except? 0:
         """The lowest live sequence whose time is at or after `ts_ns`; 0: none."""
         raise NotImplementedError

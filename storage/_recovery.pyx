@@ -14,16 +14,16 @@ from libc.stdlib cimport calloc, malloc
 from libc.string cimport memcmp, memcpy, strdup
 
 from storage.fs import read_if_there
-from storage.losses import joined_ranges
+from storage.losses import joined_ranges, touches
 
 from storage._block cimport (
-    BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_HAS_DEAD, BLOCK_HEAD, BLOCK_ROW_SIZE, BLOCK_SEALED, BLOCK_UNREADABLE, JOB_ERASE, Block, BlockJob, check_head,
+    BLOCK_CUT, BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_HAS_DEAD, BLOCK_HEAD, BLOCK_ROW_SIZE, BLOCK_SEALED, BLOCK_UNREADABLE, JOB_ERASE, Block, BlockJob, check_head,
     find_slot, free_block, free_block_file, load_row, load_trailer, new_block_file, run_erase, slot_at_or_after, takes_slot)
 from storage._blocktable cimport new_job
 from storage._checkpoint cimport STATE_HEAD
 from storage._checkpoint import state_context
 from storage._codec cimport (
-    KIND_ERASED, KIND_MESSAGE, RECORD_FIXED, check_record, erase_record, file_counted_size, load16, load32, load64, store32, store64,
+    KIND_ERASED, KIND_MESSAGE, RECORD_FIXED, RECORD_HEAD, check_record, erase_record, file_counted_size, load16, load32, load64, store32, store64,
     view_record, xxh64)
 from storage._commitlog cimport (
     FRAME_BLOCK, FRAME_CUT, FRAME_DROP, FRAME_ERASE, FRAME_FORGET, FRAME_RECORDS)
@@ -293,6 +293,7 @@ cdef int replay_frame(BlockHome home, const Frame* frame) except -1:
     if frame.index != expected:
         redo_unended(home)
         home.gap = True
+        home.gap_seq = home.last_seq if home.checkpoint_index else 0
         salvage(home)
         home.damage.append(f"{home.path}: log frames {home.log_group.index + 1} to {frame.index - 1} are lost")
     if not frame.goes_on and not home.unended:
@@ -342,18 +343,27 @@ cdef int redo(BlockHome home, const Frame* frame) except -1:
             unindex_range(home, home.floor, load64(frame.payload) - 1)
             home.apply_drop(load64(frame.payload))
     elif frame.kind == FRAME_CUT:
-        home.index_stale = True
-        home.apply_cut(load64(frame.payload))
-        home.gone = {seq for seq in home.gone if seq <= load64(frame.payload)}
-        home.lost = [[first, min(last, load64(frame.payload))] for first, last in home.lost
-                     if first <= load64(frame.payload)]
+        replay_cut(home, load64(frame.payload))
     return home.flush_replayed()
 
 
+cdef int replay_cut(BlockHome home, uint64_t seq) except -1:
+    home.index_stale = True
+    home.cut_index = home.log_group.index       # see `remove_dead`: another recovery may have to do this again
+    home.apply_cut(seq)
+    home.gone = {gone for gone in home.gone if gone <= seq}
+    return 0
+
+
 cdef int replay_block(BlockHome home, uint64_t number, uint64_t first_seq, uint32_t capacity) except -1:
-    """Begin a block where it was begun, unless that is known from its file."""
+    """Begin a block where it was begun, unless that is known from its file.
+
+    One that begins with a sequence which is there already was begun behind a cut: its frame is one of those lost.
+    """
     if number < home.next_number:
         return 0
+    if home.gap and first_seq <= home.last_seq:
+        replay_cut(home, first_seq - 1)
     home.seal_active()
     home.begin_block(number, first_seq, capacity)
     return 0
@@ -409,6 +419,9 @@ cdef int replay_records(BlockHome home, const char* at, uint64_t size) except -1
             home.damage.append(f"{home.path}: a record in the log behind {home.last_seq} does not hold")
             return 0
         view_record(at, &record)
+        if first and home.gap and record.seq <= home.last_seq and (
+                record.seq <= home.gap_seq or has_another(home, at, record.seq)):
+            replay_cut(home, record.seq - 1)        # the cut that made room for it is one of the frames lost
         if first and home.gap and record.seq > home.last_seq + 1:
             home.note_lost(home.last_seq + 1, record.seq - 1, f"{home.path}: records lost with their log frame")
         first = False
@@ -425,6 +438,22 @@ cdef int replay_records(BlockHome home, const char* at, uint64_t size) except -1
     return 0
 
 
+cdef bint has_another(BlockHome home, const char* at, uint64_t seq) except -1:
+    """Whether the block has, under the same sequence, something else than the record at `at`."""
+    cdef Block* block = home.find_block(seq)
+    cdef const char* other
+    cdef int64_t slot
+    if block == NULL or home.need_index(block) == 0:
+        return False
+    slot = find_slot(block, seq)
+    other = home.locate(block, <uint32_t>slot) if slot >= 0 else NULL
+    if other == NULL:
+        return False
+    if other[4] == KIND_ERASED or at[4] == KIND_ERASED:     # all of it but the kind and the body
+        return memcmp(at, other, 4) != 0 or memcmp(at + 6, other + 6, RECORD_HEAD - 6) != 0
+    return load64(at + load32(at) - 8) != load64(other + load32(other) - 8)
+
+
 cdef int unindex_range(BlockHome home, uint64_t first, uint64_t last) except -1:
     """Tell the logic which live messages go."""
     cdef Record record
@@ -436,8 +465,8 @@ cdef int unindex_range(BlockHome home, uint64_t first, uint64_t last) except -1:
         home.indexer.unindex(&record)
         told += 1
         seq = record.seq + 1
-    if told < live_between(home, first, last):
-        home.index_stale = True
+    if told < live_between(home, first, last) or touches(home.lost, first, last):
+        home.index_stale = True     # one that could not be read went with them
     return 0
 
 
@@ -514,8 +543,9 @@ cdef int drop_empty_blocks(BlockHome home) except -1:
     while index:
         index -= 1
         block = home.blocks[index]
-        if block != home.active and block.dead >= block.messages and block.skips == 0:
-            home.remove_block(index)
+        if block != home.active and block.dead >= block.messages and block.skips == 0 and not (
+                home.cut_index and block.flags & BLOCK_CUT and os.path.exists(home.block_path(block.number))):
+            home.remove_block(index)        # a cut one's file stays until a checkpoint has the cut: `remove_dead`
     return 0
 
 

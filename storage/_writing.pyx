@@ -12,8 +12,8 @@ from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport memcpy, memmove, memset
 
 from storage._block cimport (
-    BlockJob, BLOCK_CUT, BLOCK_ENCRYPTED, BLOCK_HEAD, BLOCK_SEALED, JOB_SEAL, add_slot, free_block_file, new_block_file,
-    takes_slot, write_through)
+    BlockJob, BLOCK_CUT, BLOCK_ENCRYPTED, BLOCK_HEAD, BLOCK_SEALED, JOB_CLOSE, JOB_SEAL, add_slot, new_block_file,
+    run_close, takes_slot, write_through)
 from storage._blocktable cimport new_job
 from storage._cipher cimport CIPHER_ROOM, encrypt_record
 from storage._codec cimport (
@@ -104,14 +104,12 @@ cdef class WritingTable(FramingTable):
         self.active = NULL
         readable = self.need_index(block)   # before it counts as sealed: a footer in its file is from a lost future
         block.flags |= BLOCK_SEALED
-        if readable == 0:
-            free_block_file(block.file)     # an unreadable file from before: nothing is queued for it
-            block.file = NULL
-            return 0
-        job = new_job(JOB_SEAL, self)
-        job.job.run = run_end if block.flags & BLOCK_CUT else run_seal
+        job = new_job(JOB_SEAL if readable else JOB_CLOSE, self)
+        job.job.run = run_close if readable == 0 else run_end if block.flags & BLOCK_CUT else run_seal
         job.block = block
         job.file = block.file
+        if readable == 0:
+            block.file = NULL       # nothing is queued for it; the block thread may have it open
         job.seal = block[0]
         self.touch()
         self.shop.queue_after(job)

@@ -25,6 +25,17 @@ def add_range(ranges: list[list[int]], first: int, last: int) -> None:
     ranges[low:high] = [[first, last]]
 
 
+def touches(ranges: list[list[int]], first: int, last: int) -> bool:
+    """Whether one of the ranges has anything of `first` to `last`."""
+    after = bisect_left(ranges, [last + 1])
+    return after > 0 and ranges[after - 1][1] >= first
+
+
+def without_end(ranges: list[list[int]], last: int) -> list[list[int]]:
+    """What of them is at or below `last`."""
+    return [[first, min(end, last)] for first, end in ranges if first <= last]
+
+
 def joined_ranges(ranges: Iterable[list[int]]) -> list[list[int]]:
     """The same in order, each sequence once."""
     found: list[list[int]] = []

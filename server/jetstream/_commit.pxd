@@ -43,6 +43,7 @@ cdef class LocalCommit:
 
     cdef bint keeps_open(self) except -1
     cdef int hand_over(self) except -1
+    cdef bint needs_bell(self, uint64_t ticket, bint is_asked) except -1
     cdef int put_off(self) except -1
     cdef uint64_t submit(self) except? 0
     cdef int settle(self) except -1

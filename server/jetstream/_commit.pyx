@@ -2,8 +2,9 @@
 """When stored messages become durable: one commit of the disk for all streams of a turn.
 
 Phase 4 of a turn hands everything written in it to the data directory as one batch. When the disk
-has it, `completed` moves each stream's durable mark and its answers leave. Streams in memory, and
-all streams of a directory that syncs lazily, are released at the end of the turn.
+has it, `completed` moves each stream's durable mark and its answers leave. Streams in memory are
+released at the end of the turn; so are those of a directory that syncs lazily, if the batch was small
+enough to be written by then: nothing leaves that a killed process would lose.
 
 A turn for which nobody waits (publishes without a reply, to streams without consumers) is put off
 for PUT_OFF_S: each sync has its price, and many of them may share one. Whatever else is written
@@ -120,9 +121,15 @@ cdef class LocalCommit:
         asked, self.asked, self.wanted, self.is_open = self.asked, [], False, False
         for then in asked:
             self.settling.append((ticket, then))
-        if asked and self.lazy and not self.failed:
+        if self.lazy and self.directory is not None and not self.failed and self.needs_bell(ticket, len(asked) > 0):
             self.directory.hurry()
         return 0
+
+    cdef bint needs_bell(self, uint64_t ticket, bint is_asked) except -1:
+        """Whether something has come about, as a small lazy batch is written, that only `completed` tells others."""
+        if is_asked or self.directory.failure is not None:
+            return True
+        return len(self.waiting) > 0 and <uint64_t>self.directory.written_ticket >= ticket
 
     cdef int put_off(self) except -1:
         if not self.is_put_off:
@@ -140,7 +147,7 @@ cdef class LocalCommit:
         if self.directory is None or self.failed:
             return 0
         try:
-            return self.directory.commit()
+            return self.directory.commit_lazily() if self.lazy else self.directory.commit()
         except OSError as error:
             self.fail(str(error))
             return 0
@@ -175,7 +182,7 @@ cdef class LocalCommit:
 
     cdef uint64_t durable_seq(self, Writer writer) noexcept:
         cdef uint64_t durable_seq = writer.durable_seq
-        if writer.in_memory or (self.lazy and not self.failed):
+        if writer.in_memory:
             return writer.store.last_seq
         if type(writer.store.home) is BlockHome:
             return max(durable_seq, (<BlockHome>writer.store.home).durable_seq)

@@ -115,12 +115,14 @@ def one_life(server: ServerProcess, record: Path, first: int, enough: int) -> fl
 
 @pytest.mark.slow
 @pytest.mark.feature("3.005", "3.008", "3.011")
-def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sync", ["always", "10s"])
+def test_what_was_acknowledged_survives_kill_9(tmp_path: Path, sync: str) -> None:
     rng = random.Random(3)
     acked: dict[int, int] = {}
     first = 1
+    config = f"jetstream {{ store_dir: {str(tmp_path / 'js')!r}, sync_interval: {sync} }}\n"
     for life in range(LIVES + 1):
-        with ServerProcess(tmp_path, "-js", "-sd", str(tmp_path), command=MARTLET) as server:
+        with ServerProcess(tmp_path, config=config, command=MARTLET) as server:
             with closing(Client(server.port)) as client:
                 if life == 0:
                     client.request("$JS.API.STREAM.CREATE.K", json.dumps(CONFIG).encode())

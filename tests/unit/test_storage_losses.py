@@ -6,7 +6,15 @@ import time
 import pytest
 
 from storage._seqset import SequenceSet
-from storage.losses import AND_MORE, SENTENCES_MAX, add_range, add_sentence, joined_ranges
+from storage.losses import (
+    AND_MORE,
+    SENTENCES_MAX,
+    add_range,
+    add_sentence,
+    joined_ranges,
+    touches,
+    without_end,
+)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -24,6 +32,19 @@ def test_ranges_are_what_a_set_would_be(seed: int) -> None:
 
 def test_messages_of_one_block_are_one_range() -> None:
     assert joined_ranges([[5, 5], [4, 4], [6, 9], [20, 20]]) == [[4, 9], [20, 20]]
+
+
+def test_what_touches_and_what_a_cut_leaves() -> None:
+    ranges = [[4, 9], [20, 20]]
+    met = [touches(ranges, first, last) for first, last in ((1, 3), (9, 9), (10, 19), (15, 30))]
+    assert met == [False, True, False, True]
+    assert not touches([], 1, 9)
+    assert [without_end(ranges, last) for last in (3, 6, 19, 20)] == [
+        [],
+        [[4, 6]],
+        [[4, 9]],
+        ranges,
+    ]
 
 
 def test_sentences_end() -> None:

@@ -1,0 +1,3 @@
+"""The part of a BlockHome that reads what nothing indexes; see `_rescan.pyx`."""
+
+class ScanningTable: ...
