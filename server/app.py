@@ -165,8 +165,9 @@ class App:
         self.logger.notice("Server is ready")
 
     def _start_jetstream(self) -> None:
-        from server.jetstreaming import JetStream, StoreProblem
+        from server.jetstreaming import JetStream, StoreProblem, descriptors_for_connections
 
+        self._poller.descriptors_max = descriptors_for_connections()
         try:
             self.jetstream = JetStream(
                 self.options,

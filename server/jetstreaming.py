@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from server.jetstream.recoverylog import RecoveryLog
 from server.jetstream.stream import Stream
 from server.ops.pressure import MemoryPressure, pressure_file
 from server.version import JETSTREAM_API_LEVEL
-from storage.fs import NotUsable
+from storage.fs import NotUsable, open_files_allowed
 from storage.keys import KeyProblem, ServerKeys
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ UNITS = "KMGTPE"
 UINT64_MAX = 2**64 - 1
 MAINTENANCE_NS = 1_000_000_000
 SLICE_GAP_S = 0.001
+DESCRIPTORS_KEPT = 64  # logs, pipes, monitoring, a reload's files
 CIPHER_TITLES = {"chacha": "ChaCha20-Poly1305", "aes": "AES-GCM"}
 
 
@@ -342,6 +344,13 @@ def stream_detail(
 def consumer_detail(consumer: Consumer, with_config: bool) -> dict[str, Any]:
     info = consumer_info(consumer, with_server=False)
     return {key: value for key, value in info.items() if key != "config" or with_config}
+
+
+def descriptors_for_connections() -> int:
+    """Those from here on are for the store's files and what the server opens itself; 0: there is no end."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    kept = open_files_allowed() + DESCRIPTORS_KEPT
+    return max(soft - kept, soft // 2) if soft > 0 else 0
 
 
 def store_directory(options: JetStreamOptions) -> str:

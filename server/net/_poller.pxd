@@ -25,6 +25,7 @@ cdef class Poller(Carrier):
     cdef dict listeners              # fd -> Listener
     cdef list retired                # listeners an event of this round may still name
     cdef readonly long accept_errors
+    cdef public int descriptors_max  # those from here on are not for connections; 0: all are
     cdef bint timer_armed
     cdef bint read_much              # in this round
     cdef size_t turn_bytes           # read since the turn began

@@ -13,6 +13,7 @@ class Poller:
     """
 
     accept_errors: int
+    descriptors_max: int
     def __init__(self, broker: Broker, read_buffer_bytes: int = ...) -> None: ...
     def fileno(self) -> int: ...
     def listen(

@@ -203,6 +203,11 @@ cdef class Poller(Carrier):
                 if not reads_more(errno) and errno != ECONNABORTED:
                     self.pause_accepting(listener, errno)
                 return
+            if 0 < self.descriptors_max <= fd:
+                # The rest is for files: a store that cannot open one serves nobody.
+                close_fd(fd)
+                self.pause_accepting(listener, EMFILE)
+                return
             listener.retry_ns = ACCEPT_RETRY_MIN_NS
             ip, port = peer_address(address)
             try:

@@ -227,6 +227,20 @@ def test_many_connections_come_and_go(served: Served) -> None:
     assert served.broker.default_account.connections == 0
 
 
+def test_the_last_descriptors_are_not_for_connections(served: Served) -> None:
+    """They are the store's: who comes then is closed, and accepting pauses."""
+    served.peer()
+    served.poller.descriptors_max = 4
+    late = socket.create_connection(served.listener.getsockname())
+    served.until(lambda: served.poller.accept_errors > 0)
+    late.settimeout(DEADLINE_S)
+    assert late.recv(1) == b""
+    late.close()
+    served.poller.descriptors_max = 0
+    served.peer()
+    assert len(served.broker.clients) == 2
+
+
 def test_an_unlistened_socket_accepts_no_more(served: Served) -> None:
     served.poller.unlisten(served.listener.fileno())
     late = socket.create_connection(served.listener.getsockname())
