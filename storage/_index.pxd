@@ -88,7 +88,7 @@ cdef class SubjectIndex:
     cdef uint32_t chunk_count
     cdef uint32_t chunk_bytes       # size of the only chunk while it is small
     cdef uint32_t arena_top
-    cdef uint32_t free_blocks[65]
+    cdef uint32_t free_blocks[72]   # by units; those above 64 by powers of two
     cdef uint32_t* created          # ring of the numbers given out last; made by the first filter
     cdef uint32_t created_mask
     cdef uint64_t created_total

@@ -61,6 +61,20 @@ cdef uint32_t shared_tokens(
     return shared
 
 
+cdef uint32_t units_of(uint32_t length, uint32_t* row) noexcept nogil:
+    """What a text of this length takes of the arena, and its list of free places; a long one takes a power of two."""
+    cdef uint32_t units = max((length + ARENA_UNIT_BYTES - 1) // ARENA_UNIT_BYTES, <uint32_t>1)
+    cdef uint32_t size = BLOCK_UNITS_LISTED
+    if units <= BLOCK_UNITS_LISTED:
+        row[0] = units
+        return units
+    row[0] = BLOCK_UNITS_LISTED
+    while size < units:
+        size *= 2
+        row[0] += 1
+    return size
+
+
 cdef class SubjectIndex:
     def __cinit__(self):
         self._start()
@@ -112,14 +126,13 @@ cdef class SubjectIndex:
     # The arena
 
     cdef uint32_t _take(self, uint32_t length) except 0:
-        cdef uint32_t units = (length + ARENA_UNIT_BYTES - 1) // ARENA_UNIT_BYTES, place, need
+        cdef uint32_t row, place, need
+        cdef uint32_t units = units_of(length, &row)
         cdef char** chunks
         cdef char* chunk
-        if units == 0:
-            units = 1
-        if units <= BLOCK_UNITS_LISTED and self.free_blocks[units]:
-            place = self.free_blocks[units]
-            memcpy(&self.free_blocks[units], self.arena_at(place), sizeof(uint32_t))
+        if self.free_blocks[row]:
+            place = self.free_blocks[row]
+            memcpy(&self.free_blocks[row], self.arena_at(place), sizeof(uint32_t))
             return place
         if (self.arena_top & (CHUNK_UNITS - 1)) + units > CHUNK_UNITS:
             self.arena_top = (self.arena_top | (CHUNK_UNITS - 1)) + 1
@@ -147,16 +160,11 @@ cdef class SubjectIndex:
         return place
 
     cdef void _give(self, uint32_t place, uint32_t length) noexcept nogil:
-        """Back to the list of its size; longer blocks are cut into pieces of the largest size."""
-        cdef uint32_t units = (length + ARENA_UNIT_BYTES - 1) // ARENA_UNIT_BYTES, piece
-        if units == 0:
-            units = 1
-        while units:
-            piece = min(units, <uint32_t>BLOCK_UNITS_LISTED)
-            memcpy(self.arena_at(place), &self.free_blocks[piece], sizeof(uint32_t))
-            self.free_blocks[piece] = place
-            place += piece
-            units -= piece
+        """Back to the list of its size."""
+        cdef uint32_t row
+        units_of(length, &row)
+        memcpy(self.arena_at(place), &self.free_blocks[row], sizeof(uint32_t))
+        self.free_blocks[row] = place
 
     # Subjects by number and by text
 

@@ -112,3 +112,16 @@ def test_numbers_are_given_again_and_memory_stays() -> None:
     assert max(numbers) <= 1000
     assert index.memory_bytes < 2 * held
     assert index.subject_count == 1000
+
+
+def test_long_subjects_that_come_and_go_take_no_more_memory() -> None:
+    index = IndexProbe()
+    sizes = []
+    for number in range(3000):
+        index.add(b"%06d." % number + b"x" * (600 + number % 7 * 100))
+        if number >= 10:
+            before = number - 10
+            index.drop(b"%06d." % before + b"x" * (600 + before % 7 * 100))
+        if number % 1000 == 999:
+            sizes.append(index.memory_bytes)
+    assert sizes[-1] == sizes[0]
