@@ -347,7 +347,7 @@ def consumer_detail(consumer: Consumer, with_config: bool) -> dict[str, Any]:
 
 
 def descriptors_for_connections() -> int:
-    """Those from here on are for the store's files and what the server opens itself; 0: there is no end."""
+    """Those from here on are for the store's files and the server's own; 0: there is no end."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     kept = open_files_allowed() + DESCRIPTORS_KEPT
     return max(soft - kept, soft // 2) if soft > 0 else 0

@@ -3,7 +3,8 @@
 Encrypted streams are opened with the server's key, from `--key-file` or the environment variable
 MARTLET_ENCRYPTION_KEY; without it they are checked as far as that goes without reading them.
 
-Exit codes: 0 sound, 1 damage was found, 2 the directory cannot be used (missing, in use, newer).
+Exit codes: 0 sound, 1 damage was found, 2 the directory cannot be used (missing, in use, newer,
+not readable).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +24,10 @@ from storage._codec import checksum
 from storage._directory import DataDirectory
 from storage._replay import Replay
 from storage.chain import swapped_blocks
-from storage.fs import NotUsable, read_if_there, take_lock
+from storage.fs import NotUsable, read_if_there, take_lock_to_read
 from storage.identity import read_identity
 from storage.keys import DirectoryKeys, KeyProblem, ServerKeys
-from storage.meta import decode_meta, trouble_of, unlock
+from storage.meta import decode_meta, group_of, trouble_of, unlock
 
 SOUND, DAMAGED, UNUSABLE = 0, 1, 2
 KEY_VARIABLE = "MARTLET_ENCRYPTION_KEY"
@@ -70,10 +72,16 @@ def is_framed(block: Path) -> bool:
         return file.read(12)[10:11] == b"\1"
 
 
+def stream_folders(path: Path) -> list[Path]:
+    return sorted(
+        entry for entry in (path / "streams").iterdir() if group_of(entry.name) is not None
+    )
+
+
 def damaged_files(path: Path) -> list[str]:
     """About metas and states that do not hold: a start is content with one state of the two."""
     found = []
-    for folder in sorted((path / "streams").iterdir()):
+    for folder in stream_folders(path):
         meta = decode_meta(content := read_if_there(folder / "meta"))
         if meta is None:
             found.append(f"{folder}/meta {trouble_of(content)}")
@@ -93,7 +101,7 @@ def describe_files(path: Path, server: ServerKeys | None) -> dict[str, Any]:
     metas = [decode_meta(file.read_bytes()) for file in (path / "streams").glob("*/meta")]
     metas += [decode_meta(content) for content in log.metas().values()]
     log.mend({meta.group: meta.salt for meta in metas if meta is not None})
-    folders = sorted((path / "streams").iterdir())
+    folders = stream_folders(path)
     replayed = log.first_indexes()
     swapped = [
         sentence
@@ -141,13 +149,20 @@ def inspect(path: Path, as_json: bool, server: ServerKeys | None) -> int:
     return DAMAGED if found["damage"] else SOUND
 
 
+def blocks_told(before: int, blocks: int, what: str) -> Callable[[int, int], None]:
+    return lambda done, _: progress(before + done, blocks, what)
+
+
 def check_streams(directory: DataDirectory) -> dict[str, Any]:
     """Read every record of every stream."""
     streams = {}
     locked = {group: home for group, (home, _) in directory.locked.items()}
     everyone = directory.homes | locked
-    for done, (group, home) in enumerate(everyone.items(), 1):
-        home.check_all()
+    blocks = sum(home.block_count for home in everyone.values())
+    before = 0
+    for group, home in everyone.items():
+        home.check_all(blocks_told(before, blocks, home.path))
+        before += home.block_count
         messages = sum(block["messages"] - block["dead"] for block in home.describe_blocks())
         streams[f"{group:016x}"] = {
             "messages": messages,
@@ -157,7 +172,6 @@ def check_streams(directory: DataDirectory) -> dict[str, Any]:
             "lost": home.lost,
             "damage": home.damage,
         }
-        progress(done, len(everyone), home.path)
     return {"damage": directory.damage, "streams": streams}
 
 
@@ -182,13 +196,27 @@ def report(found: dict[str, Any], as_json: bool) -> int:
     return DAMAGED if hurt else SOUND
 
 
+def copy_told(path: Path, copy: Path) -> None:
+    files = sum(file.is_file() for file in path.rglob("*"))
+    done = 0
+
+    def copied(source: str, target: str) -> None:
+        nonlocal done
+        shutil.copy2(source, target)
+        done += 1
+        progress(min(done, files), files, source)
+
+    ignored = shutil.ignore_patterns("*.free", "lock")
+    shutil.copytree(path, copy, ignore=ignored, copy_function=copied)
+
+
 def verify(path: Path, as_json: bool, server: ServerKeys | None) -> int:
     """Recover a copy and read all of it: the directory itself stays as it is."""
     read_identity(path)
     seen = damaged_files(path)
     with tempfile.TemporaryDirectory(prefix="martlet-verify-", dir=path.parent) as folder:
         copy = Path(folder, "copy")
-        shutil.copytree(path, copy, ignore=shutil.ignore_patterns("*.free", "lock"))
+        copy_told(path, copy)
         directory = DataDirectory(copy, keys=server)
         try:
             found = check_streams(directory)
@@ -240,14 +268,17 @@ def main() -> int:
     arguments = parser.parse_args()
     try:
         path = data_directory(arguments.directory)
-        os.close(take_lock(path))
         server = server_keys(arguments.key_file)
-        if arguments.action == "inspect":
-            return inspect(path, arguments.json, server)
-        if arguments.action == "verify":
-            return verify(path, arguments.json, server)
-        return repair(path, arguments.json, arguments.yes, server)
-    except (NotUsable, KeyProblem, FileNotFoundError) as error:
+        if arguments.action == "repair":
+            return repair(path, arguments.json, arguments.yes, server)
+        lock = take_lock_to_read(path)
+        try:
+            look = inspect if arguments.action == "inspect" else verify
+            return look(path, arguments.json, server)
+        finally:
+            if lock is not None:
+                os.close(lock)
+    except (NotUsable, KeyProblem, OSError) as error:
         print(error, file=sys.stderr)
         return UNUSABLE
 

@@ -23,6 +23,7 @@ cdef class BatchedDirectory:
     cdef readonly bint durable
     cdef readonly uint64_t log_bytes_max
     cdef readonly uint64_t backlog_bytes_max
+    cdef readonly int maps_open_max
     cdef readonly CommitLog log
     cdef Workshop shop
     cdef Files files
@@ -41,6 +42,7 @@ cdef class BatchedDirectory:
     cdef uint64_t submit(self) except? 0
     cdef int keep_bounds(self) except -1
     cdef int reap(self) except -1
+    cdef int let_go_maps(self, uint64_t tick) except -1
     cdef int fail(self, object error) except -1
     cdef int erase_done(self, uint64_t ticket) except -1
     cdef int queue_block_work(self, Batch batch) except -1

@@ -12,14 +12,17 @@ from libc.stdlib cimport calloc, free, malloc
 from storage.fs import StoreDown
 
 from storage._block cimport (
-    JOB_APPLY, JOB_ERASE, JOB_GROUP, JOB_LEAVE, JOB_META, JOB_SPLICE, BlockJob, Extent, run_apply)
+    JOB_APPLY, JOB_ERASE, JOB_FRAME, JOB_GROUP, JOB_LEAVE, JOB_META, JOB_SPLICE, BlockJob, Extent, run_apply)
 from storage._blockqueue cimport Batch
 from storage._checkpoint cimport GroupJob, add_checkpoint, end_group, free_group, group_job
 from storage._disk cimport Job
 from storage._rewritequeue cimport pump_rewrites
 
+cdef uint64_t NEVER = <uint64_t>-1
+
 cdef enum:
     CHECKPOINTS_AT_ONCE = 64    # asked for in one turn
+    STATE_BYTES_MAX = 4 << 20   # with so many made in one turn, the others' have the next ones
     HELD_BYTES_MAX = 32 << 10       # an open batch with that much does not wait for the one under way
     UNHEARD_BYTES_MAX = 1 << 20     # of writes done by the owner's thread: then it is told of them
     GROUP_MAX = 1024            # checkpoints of a start or a stop that share their syncs
@@ -36,6 +39,7 @@ cdef class BatchedDirectory:
         cdef Batch batch
         cdef uint64_t segment
         cdef size_t index = 0
+        cdef size_t state_bytes = 0
         if self.failure is not None:
             raise StoreDown(self.failure)
         if not self.shop.touched and not self.names_wanted:
@@ -49,14 +53,20 @@ cdef class BatchedDirectory:
         batch.checkpoints = group_job(f"{self.path}/streams", len(batch.homes))
         batch.last_seqs = <uint64_t*>malloc((len(batch.homes) or 1) * sizeof(uint64_t))
         segment = self.log.position >> 32
+        later = []
         for home in batch.homes:
             batch.last_seqs[index] = home.last_seq
             index += 1
             home.touched = False
             self.count_behind(home)
             if home.checkpoint_wanted and not home.checkpoint_running and not home.rewrites and not home.left:
-                add_checkpoint(batch.checkpoints, home, segment, False)
+                if state_bytes < STATE_BYTES_MAX:
+                    state_bytes += add_checkpoint(batch.checkpoints, home, segment, False)
+                else:
+                    later.append(home)
         self.shop.touched = []
+        for home in later:
+            home.touch()
         self.seal_names(batch.checkpoints)
         batch.scrubs, self.shop.scrubs = self.shop.scrubs, []
         batch.erases, self.shop.erases = self.shop.erases, 0
@@ -97,6 +107,8 @@ cdef class BatchedDirectory:
         cdef Batch batch
         self.shop.views.end_views()
         self.shop.frame_cache.end_views()
+        if self.shop.maps_open > 2 * <size_t>self.maps_open_max:
+            self.let_go_maps(NEVER)
         try:
             self.log.reap()
             for ticket in self.log.scrubbed:
@@ -112,6 +124,16 @@ cdef class BatchedDirectory:
                 pump_rewrites(self.shop, self.homes, None if self.closed else self.begin_rewrite, self.pool)
         except OSError as error:
             self.fail(error)
+        return 0
+
+    cdef int let_go_maps(self, uint64_t tick) except -1:
+        """Those that nobody has used since the tick before `tick`; the kernel allows a process so many."""
+        cdef BlockHome home
+        cdef size_t index
+        for home in self.homes.values():
+            for index in range(home.block_count):
+                if home.blocks[index].map != NULL and home.blocks[index].used_at + 1 < tick:
+                    home.let_go_map(home.blocks[index])
         return 0
 
     cdef int queue_block_work(self, Batch batch) except -1:
@@ -146,6 +168,8 @@ cdef class BatchedDirectory:
             head = head.next
             if job.job.result < 0:
                 failed = job.job.result
+            if job.kind == JOB_FRAME and job.problem and job.block.erases:
+                failed = -job.problem       # the erasures behind it are made for the file that is not there
             if job.kind == JOB_APPLY:
                 if job.job.result == 0:
                     self.applied_ticket = job.ticket

@@ -19,6 +19,7 @@ cdef enum:
     BLOCK_GONE = 128        # in memory only: removed, its jobs may still be under way
     BLOCK_SWAPPING = 512    # in memory only: a framed file is about to replace this one
     BLOCK_REWRITING = 64    # in memory only: a compaction is under way
+    BLOCK_STUCK = 2048      # in memory only: a rewrite found records that do not hold
     BLOCK_BAD_HEAD = 1024   # in memory only: the header does not hold, the records may
 
 
@@ -133,6 +134,7 @@ cdef struct BlockJob:
     size_t size
     uint64_t at
     uint64_t seq
+    int problem             # an errno: why work that can wait was not done; the disk is still trusted
     Block seal              # a copy of the block's fields and index pointers as of sealing
 
 

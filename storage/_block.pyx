@@ -14,20 +14,10 @@ from cpython.ref cimport Py_XDECREF
 
 from storage._codec cimport (
     KIND_ERASED, KIND_MESSAGE, KIND_SKIP, RECORD_HEAD, check_record, load16, load32, load64, store16, store32, store64, shape_of_record, xxh64)
+from storage._fs cimport ReadMap, map_whole, open_patiently, unmap
 
 cdef extern from "fcntl.h" nogil:
     int O_RDWR, O_CREAT
-cdef extern from "sys/types.h" nogil:
-    ctypedef long off_t
-cdef extern from "sys/mman.h" nogil:
-    void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offset)
-    int munmap(void* at, size_t size)
-    int PROT_READ, MAP_SHARED
-    void* MAP_FAILED
-
-cdef extern from "unistd.h" nogil:
-    long lseek(int fd, long offset, int whence)
-    int SEEK_END
 
 cdef enum:
     GATHERED_BYTES = 16 << 10   # records of one file are copied together up to this before they are written
@@ -185,7 +175,8 @@ cdef void store_row(char* out, const Block* block) noexcept nogil:
     store32(out + 52, block.messages)
     store32(out + 56, block.dead)
     store32(out + 60, block.generation)
-    store32(out + 64, block.flags & ~<uint32_t>(BLOCK_HAS_DEAD | BLOCK_REWRITING | BLOCK_SWAPPING | BLOCK_BAD_HEAD) | (
+    store32(out + 64, block.flags & ~<uint32_t>(
+        BLOCK_HAS_DEAD | BLOCK_REWRITING | BLOCK_SWAPPING | BLOCK_BAD_HEAD | BLOCK_STUCK) | (
         BLOCK_HAS_DEAD if block.dead_bits != NULL and block.dead else 0))
     store32(out + 68, block.skips)
     store64(out + 72, block.counted)
@@ -376,7 +367,7 @@ cdef int need_block_file(BlockFile* file, const FileCalls* calls) noexcept nogil
     if file.fd < 0:
         if files.count >= files.count_max:
             close_block_file(files.oldest, calls)
-        file.fd = calls.open(calls.context, file.path, O_RDWR if file.made else O_RDWR | O_CREAT)
+        file.fd = open_patiently(calls, file.path, O_RDWR if file.made else O_RDWR | O_CREAT)
         if file.fd < 0:
             return file.fd
         file.older = files.newest
@@ -465,20 +456,16 @@ cdef uint64_t offset_of(const char* data, size_t size, uint64_t seq, uint64_t hi
 cdef int run_erase(Job* job, const FileCalls* calls) noexcept nogil:
     """Overwrite a record in place and wait until that is on the disk, or leave that to the next job."""
     cdef BlockJob* work = <BlockJob*>job
-    cdef int fd = calls.open(calls.context, work.path, O_RDWR)
+    cdef int fd = open_patiently(calls, work.path, O_RDWR)
     cdef int result = 0
-    cdef long size
-    cdef uint64_t at
-    cdef void* data
+    cdef uint64_t at = 0
+    cdef ReadMap map
     if fd < 0:
         return fd
-    size = lseek(fd, 0, SEEK_END)
-    data = mmap(NULL, <size_t>size, PROT_READ, MAP_SHARED, fd, 0) if size > 0 else MAP_FAILED
-    if data == MAP_FAILED:
-        calls.close(calls.context, fd)
-        return -12
-    at = offset_of(<const char*>data, <size_t>size, work.seq, work.at, work.size)
-    munmap(data, <size_t>size)
+    result = map_whole(fd, &map)
+    if result == 0:
+        at = offset_of(map.data, map.size, work.seq, work.at, work.size)
+        unmap(&map)
     if at:
         # Never the lengths: whatever a power cut leaves, a recovery finds the records behind this one.
         result = calls.write(calls.context, fd, work.data + RECORD_HEAD, work.size - RECORD_HEAD, at + RECORD_HEAD)
@@ -493,7 +480,7 @@ cdef int run_erase(Job* job, const FileCalls* calls) noexcept nogil:
 cdef int write_fresh(const FileCalls* calls, const char* path, const char* data, size_t size,
                      bint durable) noexcept nogil:
     """A file with just this content; its name may not last yet."""
-    cdef int fd = calls.open(calls.context, path, O_RDWR | O_CREAT)
+    cdef int fd = open_patiently(calls, path, O_RDWR | O_CREAT)
     cdef int result
     if fd < 0:
         return fd

@@ -21,11 +21,16 @@ from storage._block cimport (
 from storage._blocktable cimport dead_bytes, is_dead, new_job
 from storage._codec cimport RECORD_HEAD, file_counted_size, load32, load64, store64, view_record
 from storage._commitlog cimport FRAME_CUT, FRAME_ERASE
+from storage._erasing cimport finish_erasures
 from storage._frames cimport FrameMemory
 from storage._record cimport Record
 from storage._seal cimport run_compact
 from storage._sealed cimport run_remove
 from storage._workshop cimport Workshop
+
+
+cdef int check_up_to(void* context, const Record* record) except -1:
+    return record.seq >= (<uint64_t*>context)[0]
 
 
 cdef class BlockHome(WritingTable):
@@ -34,6 +39,7 @@ cdef class BlockHome(WritingTable):
     def __cinit__(self, Workshop shop, str path, uint64_t group, uint64_t salt):
         self.gone = set()
         self.unended = []
+        self.put_off = []
 
     # -- taking away -------------------------------------------------------------------------------
 
@@ -54,7 +60,8 @@ cdef class BlockHome(WritingTable):
             return 0
         block.dead_bits[slot >> 3] |= <uint8_t>(1 << (slot & 7))
         block.dead += 1
-        if block.dead == block.messages // 2 + 1 and block.data_end >= self.shop.block_size_min // 2:
+        if block.dead == block.messages // 2 + 1 and block.data_end >= self.shop.block_size_min // 2 and (
+                block.flags & BLOCK_SEALED):        # else when it is: until then no checkpoint would be enough
             self.shop.candidates.append((self, block.number))
         return 1
 
@@ -189,6 +196,8 @@ cdef class BlockHome(WritingTable):
         cdef const char* data
         while at < block.slots and block.offsets[at] == 0:
             at += 1
+        if block == self.active:
+            block.capacity = block.data_end     # what was reserved behind that goes with the seal
         if at < block.slots:
             block.data_end = block.offsets[at]
         block.slots = slot
@@ -251,7 +260,7 @@ cdef class BlockHome(WritingTable):
             self.checkpoint_wanted = True
             return self.touch()
         if self.codec or block.flags & BLOCK_FRAMED:
-            self.shop.to_frame.append((self, number))
+            self.queue_rewrite(number)
             return 0
         if self.rewritable(block) == 0 or self.need_index(block) == 0 or block.index_owned or (
                 block.flags & BLOCK_BAD_HEAD):
@@ -304,6 +313,15 @@ cdef class BlockHome(WritingTable):
             self.remove_dead(block)
         return 0
 
+    cdef int put_off_rewrite(self, const Block* block, int problem) except -1:
+        """There was no room for the new file, say: it is tried again behind the next checkpoint that others want."""
+        self.note_lost(1, 0, f"{self.block_path(block.number)}: not rewritten yet, {os.strerror(problem)}")
+        if self.wants_frames(block):
+            self.unframed.append(block.number)
+        else:
+            self.put_off.append(block.number)
+        return 0
+
     cdef int cut_again(self, Block* block) except -1:
         """The block was cut while its new file was made, which still has more."""
         cdef uint64_t last_checksum = self.last_checksum
@@ -322,6 +340,7 @@ cdef class BlockHome(WritingTable):
         cdef BlockJob* job = new_job(JOB_REMOVE, self)
         if self.replaying:
             self.flush_replayed()
+            finish_erasures(self, block)
         block.flags |= BLOCK_GONE
         if block == self.active:
             self.active = NULL
@@ -371,12 +390,18 @@ cdef class BlockHome(WritingTable):
                 self.fresh_meta = None
         elif job.kind == JOB_COMPACT or job.kind == JOB_FRAME:
             self.take_rewritten(job)
+            if job.problem and not block.flags & BLOCK_GONE:
+                self.put_off_rewrite(block, job.problem)
         elif job.kind == JOB_ERASE and block != NULL:
             block.erases -= 1
         elif job.kind == JOB_SPLICE:
             block.erases -= 1
-            (<FrameMemory>(<tuple>job.keep)[1]).unwritten -= 1
+            for frame in (<tuple>job.keep)[1]:
+                (<FrameMemory>frame).unwritten -= 1
             self.retire_map(block)
+            if block.index_owned:           # its frames moved, and no footer says where to
+                forget_index(block)
+                block.layout += 1
             if job.job.result == 0 and not block.flags & BLOCK_GONE:
                 self.need_index(block)      # the table has to know how often the file was rewritten
         elif job.kind == JOB_CHECKPOINT:
@@ -393,6 +418,10 @@ cdef class BlockHome(WritingTable):
                     self.remove_dead_cut()
                 if self.unframed:
                     self.frame_sealed()
+                self.shop.candidates.extend((self, number) for number in self.put_off)
+                self.put_off.clear()
+                if self.checkpoint_wanted:
+                    self.touch()            # for another one, asked for meanwhile
                 self.log_group.contained_up_to(job.index, job.segment)
         Py_XDECREF(job.keep)
         free(job.path)
@@ -429,6 +458,16 @@ cdef class BlockHome(WritingTable):
         self.cut_above(seq)
 
     # -- for tests and tools -------------------------------------------------------------------------
+
+    def check_all(self, told=None) -> None:
+        """Read every live record; what does not hold ends in `lost`. `told(done, blocks)` is called behind each block."""
+        cdef size_t index
+        cdef uint64_t last
+        for index in range(self.block_count):
+            last = self.blocks[index].last_seq
+            self.visit(self.blocks[index].first_seq, check_up_to, <void*>&last)
+            if told is not None:
+                told(index + 1, self.block_count)
 
     def describe_blocks(self) -> list:
         """A dict for each block, oldest first."""

@@ -26,7 +26,7 @@ from storage._cipher cimport decrypt_record
 from storage._counted cimport size_in_index, uncounted_in_each
 from storage._frames cimport FrameCache, check_frame_at, frame_of, load_frame
 from storage._fs cimport FileMap, map_file
-from storage._record cimport RecordHome, RecordVisit, as_tuple, check_only, collect
+from storage._record cimport RecordHome, RecordVisit, as_tuple, collect
 from storage._rescan cimport forget_dead
 from storage._views cimport Memory
 
@@ -177,7 +177,7 @@ cdef class BlockTable(ScanningTable):
         memset(&footer, 0, sizeof(Block))
         if load_trailer(block.data, block.data_size, self.group, self.salt, &footer, &index_start) == 0 or (
                 footer.number != block.number):
-            self.damage.append(f"{self.block_path(block.number)}: footer does not hold, index rebuilt")
+            self.note_lost(1, 0, f"{self.block_path(block.number)}: footer does not hold, index rebuilt")
             return self.scan_block(block)
         if not footer_fits(&footer, block):
             return self.refuse(block)
@@ -471,7 +471,3 @@ cdef class BlockTable(ScanningTable):
         if self.read(seq, &record) == 0:
             raise KeyError(seq)
         return as_tuple(&record), self.pin(&record)
-
-    def check_all(self) -> None:
-        """Read every live record; what does not hold ends in `lost`."""
-        self.visit(self.floor, check_only, NULL)

@@ -19,6 +19,6 @@ cdef struct GroupJob:
 cdef int sync_file_at(const FileCalls* calls, const char* directory, const char* name) noexcept nogil
 cdef BlockJob* checkpoint_job(BlockHome home, uint64_t segment, bint clean) except NULL
 cdef GroupJob* group_job(str streams, size_t room) except NULL
-cdef int add_checkpoint(GroupJob* group, BlockHome home, uint64_t segment, bint clean) except -1
+cdef size_t add_checkpoint(GroupJob* group, BlockHome home, uint64_t segment, bint clean) except? 0
 cdef int end_group(GroupJob* group) except -1
 cdef void free_group(GroupJob* group) noexcept

@@ -14,12 +14,16 @@ from libc.stdio cimport snprintf
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, strdup, strlen
 
+from storage.fs import syncfs_tells_errors
+
 from storage._block cimport BLOCK_ROW_SIZE, JOB_CHECKPOINT, JOB_GROUP, Block, need_block_file, store_row, write_fresh
 from storage._blocktable cimport dead_bytes, new_job
 from storage._codec cimport store16, store32, store64, xxh64
 from storage._disk cimport Job
-from storage._fs cimport FileCalls
+from storage._fs cimport FileCalls, open_patiently
 from storage._sealed cimport EVERY_GROUP, sync_sealed
+
+cdef bint syncfs_is_told = syncfs_tells_errors(os.uname().release)
 
 cdef enum:
     SYNCED_ALONE_MAX = 4    # more of them are synced together
@@ -32,7 +36,7 @@ cdef int sync_file_at(const FileCalls* calls, const char* directory, const char*
     cdef int result
     if path == NULL:
         return -12                              # ENOMEM
-    fd = calls.open(calls.context, path, 2)     # O_RDWR
+    fd = open_patiently(calls, path, 2)     # O_RDWR
     free(path)
     if fd < 0:
         return fd
@@ -120,7 +124,7 @@ cdef int run_group(Job* job, const FileCalls* calls) noexcept nogil:
     cdef GroupJob* group = <GroupJob*>job
     cdef size_t index
     cdef int result = 0
-    if group.count > SYNCED_ALONE_MAX:
+    if group.count > SYNCED_ALONE_MAX and syncfs_is_told:
         return checkpoint_together(group, calls)
     if group.names:
         result = calls.sync_directory(calls.context, group.job.directory)
@@ -144,12 +148,13 @@ cdef GroupJob* group_job(str streams, size_t room) except NULL:
     return group
 
 
-cdef int add_checkpoint(GroupJob* group, BlockHome home, uint64_t segment, bint clean) except -1:
-    """What is true of `home` now. Without a segment the log ends here, and what is blank needs no state."""
-    group.members[group.count] = checkpoint_job(home, segment, clean)
+cdef size_t add_checkpoint(GroupJob* group, BlockHome home, uint64_t segment, bint clean) except? 0:
+    """What is true of `home` now; its size. Without a segment the log ends here, and what is blank needs no state."""
+    cdef BlockJob* job = checkpoint_job(home, segment, clean)
+    group.members[group.count] = job
     group.count += 1
     group.names = group.names or home.unnamed
-    return 0
+    return job.size
 
 
 cdef int end_group(GroupJob* group) except -1:

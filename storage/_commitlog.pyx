@@ -24,6 +24,7 @@ from libc.stdlib cimport calloc, free, malloc, qsort, realloc
 from libc.string cimport memcpy, memmove, memset, strdup
 
 from storage._codec cimport store16, store32, store64, xxh64
+from storage._fs cimport open_patiently
 from storage._scrub cimport blank_tail, scrub_records
 
 cdef extern from "fcntl.h" nogil:
@@ -165,7 +166,7 @@ cdef int prepare_segment(Job* job, const FileCalls* calls) noexcept nogil:
         segment.written = segment.size
     if result < 0:
         return result
-    segment.fd = calls.open(calls.context, segment.path, O_RDWR | O_CREAT)
+    segment.fd = open_patiently(calls, segment.path, O_RDWR | O_CREAT)
     if segment.fd < 0:
         return segment.fd
     if segment.old_path == NULL:

@@ -15,7 +15,6 @@ cdef class DataDirectory(BatchedDirectory):
     cdef bint scrub_log                 # a stream was turned into an encrypted one: old segments go
     cdef readonly list damage           # sentences: what recovery found in the log and the layout
     cdef readonly bytes identity
-    cdef readonly int maps_open_max
     cdef bint threaded
     cdef uint64_t salt
     cdef uint64_t next_group

@@ -20,10 +20,10 @@ from pathlib import Path
 from libc.stdint cimport uint64_t
 from libc.stdlib cimport free
 
-from storage.fs import StoreDown, open_files_allowed, read_if_there, take_lock, write_file
+from storage.fs import StoreDown, make_directory, open_files_allowed, read_if_there, take_lock, write_file
 from storage.identity import need_identity, raise_version
 from storage.keys import DirectoryKeys
-from storage.meta import decode_meta, encrypted_meta, find_streams, name_in, no_codec, plain_meta, unlock
+from storage.meta import decode_meta, encrypted_meta, find_streams, group_of, name_in, no_codec, plain_meta, unlock
 
 from storage._frames import CODECS
 from storage.pool import RewritePool, run_now
@@ -97,7 +97,7 @@ cdef class DataDirectory(BatchedDirectory):
         self.found_settings = {}
         self.next_group = 1
         for part in ("", "log", "streams"):
-            os.makedirs(Path(self.path, part), mode=0o700, exist_ok=True)
+            make_directory(Path(self.path, part))
         self.lock = take_lock(Path(self.path))
         try:
             self.identity, self.salt = need_identity(Path(self.path), self.damage)
@@ -209,11 +209,17 @@ cdef class DataDirectory(BatchedDirectory):
         """Nothing in the old segments is needed, and they may hold what was erased since. The threads start.
         Kept is what they have of a stream whose meta does not hold: it may be put back."""
         free_max = max(2, self.log_bytes_max // self.segment_size)
-        kept = found.segments_of(self.unloaded())
-        for name in kept:
-            os.rename(name, Path(name).with_suffix(".kept"))
-        self.damage.extend(f"{name}: kept for a stream that is not loaded" for name in kept)
-        old = [*(set(found.paths) - set(kept)), *map(str, Path(self.path, "log").glob("*.free"))]
+        groups = self.unloaded()
+        kept = []
+        for name in found.segments_of(groups):
+            content = found.without_others(name, groups)
+            path = Path(name).with_suffix(".kept")
+            kept.append(str(path))
+            if content != read_if_there(path):
+                write_file(path, content)
+            self.damage.append(f"{name}: kept for a stream that is not loaded")
+        left = [*Path(self.path, "log").glob("*.free"), *Path(self.path, "log").glob("*.new")]
+        old = [*(set(found.paths) - set(kept)), *map(str, left)]
         cdef const FileCalls* calls = &self.files.calls
         for name in old:
             must(calls.unlink(calls.context, os.fsencode(name)), name)
@@ -231,7 +237,7 @@ cdef class DataDirectory(BatchedDirectory):
 
     def unloaded(self) -> set:
         """The groups of streams whose meta does not hold."""
-        there = {int(name, 16) for name in os.listdir(Path(self.path, "streams"))}
+        there = {group_of(name) for name in os.listdir(Path(self.path, "streams"))} - {None}
         return there - self.homes.keys() - self.locked.keys()
 
     def first_unused_number(self, paths: list) -> int:
@@ -350,8 +356,6 @@ cdef class DataDirectory(BatchedDirectory):
 
     def maintain(self) -> None:
         """Now and then: one compaction, by the block thread; unused maps go when there are too many."""
-        cdef BlockHome home
-        cdef size_t index
         self.shop.tick += 1
         self.shop.views.end_views()
         self.shop.frame_cache.end_views()
@@ -360,13 +364,8 @@ cdef class DataDirectory(BatchedDirectory):
         if self.shop.candidates and self.failure is None:
             home, number = self.shop.candidates.popleft()
             (<BlockHome>home).compact(number)
-        if self.shop.maps_open <= <size_t>self.maps_open_max:
-            return
-        for home in self.homes.values():
-            for index in range(home.block_count):
-                if home.blocks[index].map != NULL and home.blocks[index].used_at + 1 < self.shop.tick and (
-                        home.may_let_go(home.blocks[index])):
-                    home.let_go_map(home.blocks[index])
+        if self.shop.maps_open > <size_t>self.maps_open_max:
+            self.let_go_maps(self.shop.tick)
 
     def close(self, clean: bool = True) -> None:
         """Finish what is under way; with `clean` leave checkpoints that need no replay."""

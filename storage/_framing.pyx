@@ -3,7 +3,8 @@
 
 Contract: a block is rewritten only when a durable checkpoint has it as sealed: a replay that takes it
 for unsealed would look for its records at their old places. From the start of a rewrite until its
-end no checkpoint is made. What changes the block meanwhile spoils the rewrite, or follows it.
+end no checkpoint is made, and none begins while a checkpoint is wanted: the log may not grow for as long as
+there is something to rewrite. What changes the block meanwhile spoils the rewrite, or follows it.
 """
 import os
 
@@ -13,11 +14,11 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport strcmp, strdup
 
 from storage._block cimport (
-    BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_GONE, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SWAPPING,
-    BLOCK_UNREADABLE, JOB_ERASE, BlockJob, find_slot, run_erase)
+    BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_GONE, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_STUCK,
+    BLOCK_SWAPPING, BLOCK_UNREADABLE, JOB_ERASE, BlockJob, find_slot, run_erase)
 from storage._blocktable cimport new_job
 from storage._codec cimport erase_record, load32, load64
-from storage._frames cimport frame_of
+from storage._frames cimport FrameMemory, frame_of
 from storage._rewrite cimport new_rewrite, replace_job, splice_job
 
 
@@ -26,6 +27,7 @@ cdef class FramingTable(BlockTable):
 
     def __cinit__(self, Workshop shop, str path, uint64_t group, uint64_t salt):
         self.unframed = []
+        self.queued = set()
         self.swapping = {}
 
     cdef int touch(self) except -1:
@@ -37,7 +39,7 @@ cdef class FramingTable(BlockTable):
 
     cdef bint wants_frames(self, const Block* block) noexcept:
         """Is it to be compressed, or still to be encrypted?"""
-        if not block.flags & BLOCK_SEALED or block.flags & (BLOCK_CUT | BLOCK_UNREADABLE | BLOCK_GONE):
+        if not block.flags & BLOCK_SEALED or block.flags & (BLOCK_CUT | BLOCK_UNREADABLE | BLOCK_GONE | BLOCK_STUCK):
             return False
         return (self.codec and not block.flags & BLOCK_FRAMED) or (
             self.key is not None and not block.flags & BLOCK_ENCRYPTED)
@@ -53,7 +55,8 @@ cdef class FramingTable(BlockTable):
         """Sealed, known so to a checkpoint, and nothing under way that would change its file."""
         return (block != NULL and block.flags & BLOCK_SEALED != 0 and block.file == NULL and block.erases == 0
                 and block.number < self.sealed_below
-                and not block.flags & (BLOCK_CUT | BLOCK_UNREADABLE | BLOCK_REWRITING | BLOCK_SWAPPING | BLOCK_GONE))
+                and not block.flags & (BLOCK_CUT | BLOCK_UNREADABLE | BLOCK_REWRITING | BLOCK_SWAPPING | BLOCK_GONE
+                                       | BLOCK_STUCK))
 
     cdef int frame_sealed(self) except -1:
         """After a checkpoint, a start, or a change of the settings: queue what is to be rewritten."""
@@ -62,9 +65,16 @@ cdef class FramingTable(BlockTable):
         for index in range(self.block_count):
             if self.wants_frames(self.blocks[index]):
                 if self.blocks[index].number < self.sealed_below:
-                    self.shop.to_frame.append((self, self.blocks[index].number))
+                    self.queue_rewrite(self.blocks[index].number)
                 else:
                     self.wait_for_checkpoint(self.blocks[index].number)
+        return 0
+
+    cdef int queue_rewrite(self, uint64_t number) except -1:
+        """Once, however often it is asked for before its turn comes."""
+        if number not in self.queued:
+            self.queued.add(number)
+            self.shop.to_frame.append((self, number))
         return 0
 
     cdef int wait_for_checkpoint(self, uint64_t number) except -1:
@@ -77,6 +87,13 @@ cdef class FramingTable(BlockTable):
         """Begin a new file for the block; None: it does not need one any more, or not now."""
         cdef Block* block = self.block_numbered(number)
         cdef bint mostly_dead
+        self.queued.discard(number)
+        if self.checkpoint_wanted and block != NULL:
+            if self.wants_frames(block):
+                self.unframed.append(number)    # the checkpoint queues it anew
+            else:
+                self.shop.candidates.append((self, number))
+            return None
         if not self.rewritable(block):
             if block != NULL and block.erases and self.wants_frames(block):
                 self.wait_for_checkpoint(number)
@@ -96,7 +113,9 @@ cdef class FramingTable(BlockTable):
             self.rewrites -= 1
             return 0
         if rewrite.problem is not None:
-            self.damage.append(f"{self.block_path(block.number)}: not rewritten, {rewrite.problem}")
+            self.note_lost(1, 0, f"{self.block_path(block.number)}: not rewritten, {rewrite.problem}")
+            if rewrite.damaged:
+                block.flags |= BLOCK_STUCK      # another try would find the same
             return self.end_rewrite(block)
         if rewrite.spoiled or block.flags & BLOCK_CUT or block.erases:
             self.wait_for_checkpoint(block.number)
@@ -126,7 +145,8 @@ cdef class FramingTable(BlockTable):
             return 0
         frame = self.frame_at(block, offset)
         head = block.data + block.frame_table[2 * frame_of(block, offset)]
-        return self.queue_splice(block, frame, offset, seed, head[4], head[5] != 0)
+        erase_record(frame.data + (offset - frame.start), seed, self.salt)
+        return self.queue_splice(block, [(frame, head[4], head[5] != 0)])
 
     cdef int erase_in_fresh(self, Block* block, uint64_t seq, uint64_t seed) except -1:
         """The block's new file is on its way to its place: the record goes from that, behind it."""
@@ -138,15 +158,15 @@ cdef class FramingTable(BlockTable):
             return 0            # it was dead already, and left out
         offset = rewrite.fresh.offsets[slot]
         frame = rewrite.fresh_frame(offset, self.shop.frame_cache, block.layout + 1)
-        return self.queue_splice(block, frame, offset, seed, rewrite.codec, self.key is not None)
-
-    cdef int queue_splice(self, Block* block, FrameMemory frame, uint32_t offset, uint64_t seed, int codec,
-                          bint encrypted) except -1:
         erase_record(frame.data + (offset - frame.start), seed, self.salt)
+        return self.queue_splice(block, [(frame, rewrite.codec, self.key is not None)])
+
+    cdef int queue_splice(self, Block* block, list changed) except -1:
+        """Replace frames that were changed in memory: `(frame, codec, encrypted)`, in the order of the file."""
         block.erases += 1
         if self.shop.log is not None:
             self.shop.erases += 1
-        return self.shop.queue_after(splice_job(self, block, frame, codec, encrypted))
+        return self.shop.queue_after(splice_job(self, block, changed))
 
     # -- erasing -------------------------------------------------------------------------------------
 

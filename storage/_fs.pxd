@@ -27,6 +27,19 @@ cdef class Files:
 cdef class FileMap:
     cdef char* data
     cdef readonly size_t size
+    cdef int place
+
+
+# A map that a job makes and ends.
+cdef struct ReadMap:
+    const char* data
+    size_t size
+    int place
 
 
 cdef FileMap map_file(str path)
+cdef int open_patiently(const FileCalls* calls, const char* path, int flags) noexcept nogil
+cdef int map_patiently(int fd, size_t size, ReadMap* out) noexcept nogil
+cdef int map_whole(int fd, ReadMap* out) noexcept nogil
+cdef void unmap(ReadMap* map) noexcept nogil
+

@@ -3,13 +3,17 @@
 
 Every call answers 0 (or a descriptor) or a negative errno; none raises, none needs the GIL.
 `Files` is the real thing. `FilesPort` passes each call to a Python method of the same name, which
-is how the crash suite drops, garbles and refuses writes. Reading is by `map_file`, always real.
+is how the crash suite drops, garbles and refuses writes. Reading is by `map_file`, always real; what of a map
+cannot be read is zeros (`_mapguard.h`).
+
+Too few descriptors or too little memory says nothing about the disk: who is about to open or map a file waits
+for them (`open_patiently`), up to ten seconds, instead of taking the store down.
 """
 import errno as errno_names
 import os
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.errno cimport EINTR, errno
+from libc.errno cimport EINTR, EMFILE, ENFILE, ENOMEM, EOPNOTSUPP, errno
 from libc.stdint cimport uint64_t
 from posix.types cimport mode_t, off_t
 
@@ -31,11 +35,97 @@ cdef extern from "stdio.h" nogil:
     int c_rename "rename"(const char* source, const char* target)
 cdef extern from "sys/stat.h" nogil:
     int c_mkdir "mkdir"(const char* path, mode_t mode)
+cdef extern from "time.h" nogil:
+    struct timespec:
+        long tv_sec
+        long tv_nsec
+    int nanosleep(const timespec* wanted, timespec* left)
+cdef extern from "_mapguard.h" nogil:
+    void install_guard()
+    int guard_map(const void* data, size_t size)
+    void unguard_map(int place)
+    unsigned int guarded_fault_count()
+cdef extern from "unistd.h" nogil:
+    long lseek(int fd, long offset, int whence)
+    int SEEK_END
 cdef extern from "sys/mman.h" nogil:
     void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offset)
     int munmap(void* at, size_t size)
     int PROT_READ, MAP_SHARED
     void* MAP_FAILED
+
+
+cdef char[64 << 10] nothing
+
+cdef enum:
+    TRIES_MAX = 1000
+    TRY_NS = 10000000
+
+install_guard()
+
+
+cdef bint is_shortage(int result) noexcept nogil:
+    """Of descriptors or memory; waits before the caller tries again."""
+    cdef timespec wanted
+    if result != -EMFILE and result != -ENFILE and result != -ENOMEM:
+        return False
+    wanted.tv_sec, wanted.tv_nsec = 0, TRY_NS
+    nanosleep(&wanted, NULL)
+    return True
+
+
+cdef int open_patiently(const FileCalls* calls, const char* path, int flags) noexcept nogil:
+    cdef int fd = calls.open(calls.context, path, flags)
+    cdef int tries = 0
+    while fd < 0 and tries < TRIES_MAX and is_shortage(fd):
+        fd = calls.open(calls.context, path, flags)
+        tries += 1
+    return fd
+
+
+cdef int map_patiently(int fd, size_t size, ReadMap* out) noexcept nogil:
+    """Map the first `size` bytes, which may be none."""
+    cdef void* at = NULL
+    cdef int tries = 0
+    out.data, out.size, out.place = NULL, size, -1
+    if size == 0:
+        return 0
+    at = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0)
+    while at == MAP_FAILED and tries < TRIES_MAX and is_shortage(-errno):
+        at = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0)
+        tries += 1
+    if at == MAP_FAILED:
+        out.size = 0
+        return -errno
+    out.data = <const char*>at
+    out.place = guard_map(at, size)
+    return 0
+
+
+cdef int map_whole(int fd, ReadMap* out) noexcept nogil:
+    cdef long size = lseek(fd, 0, SEEK_END)
+    return map_patiently(fd, <size_t>max(size, 0), out)
+
+
+cdef void unmap(ReadMap* map) noexcept nogil:
+    if map.data != NULL:
+        unguard_map(map.place)
+        munmap(<void*>map.data, map.size)
+        map.data = NULL
+
+
+def zeroed_pages() -> int:
+    """How many pages of maps could not be read so far."""
+    return guarded_fault_count()
+
+
+cdef int directory_fd(const char* path) noexcept nogil:
+    cdef int fd = c_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    cdef int tries = 0
+    while fd < 0 and tries < TRIES_MAX and is_shortage(-errno):
+        fd = c_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+        tries += 1
+    return fd if fd >= 0 else -errno
 
 
 cdef int real_open(void* context, const char* path, int flags) noexcept nogil:
@@ -72,9 +162,21 @@ cdef int real_start_writing(void* context, int fd, uint64_t at, uint64_t size) n
 
 cdef int real_allocate(void* context, int fd, uint64_t size) noexcept nogil:
     while c_fallocate(fd, 0, 0, <off_t>size) != 0:
+        if errno == EOPNOTSUPP:
+            return fill_up(fd, size)
         if errno != EINTR:
             return -errno
     return 0
+
+
+cdef int fill_up(int fd, uint64_t size) noexcept nogil:
+    """On a file system that reserves nothing: zeros from the end of the file on."""
+    cdef long end = lseek(fd, 0, SEEK_END)
+    cdef int result = 0
+    while result == 0 and 0 <= end < <long>size:
+        result = real_write(NULL, fd, nothing, <size_t>min(<uint64_t>sizeof(nothing), size - <uint64_t>end), <uint64_t>end)
+        end += sizeof(nothing)
+    return result
 
 
 cdef int real_truncate(void* context, int fd, uint64_t size) noexcept nogil:
@@ -99,9 +201,9 @@ cdef int real_rmdir(void* context, const char* path) noexcept nogil:
 
 cdef int real_sync_directory(void* context, const char* path) noexcept nogil:
     cdef int result
-    cdef int fd = c_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    cdef int fd = directory_fd(path)
     if fd < 0:
-        return -errno
+        return fd
     result = 0 if fsync(fd) == 0 else -errno
     c_close(fd)
     return result
@@ -109,9 +211,9 @@ cdef int real_sync_directory(void* context, const char* path) noexcept nogil:
 
 cdef int real_sync_all(void* context, const char* path) noexcept nogil:
     cdef int result
-    cdef int fd = c_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    cdef int fd = directory_fd(path)
     if fd < 0:
-        return -errno
+        return fd
     result = 0 if syncfs(fd) == 0 else -errno
     c_close(fd)
     return result
@@ -208,6 +310,7 @@ cdef class FileMap:
 
     def __dealloc__(self):
         if self.data != NULL:
+            unguard_map(self.place)
             with nogil:         # the last map of a removed file: the kernel frees its blocks now
                 munmap(self.data, self.size)
 
@@ -228,6 +331,7 @@ cdef FileMap map_file(str path):
                 out.size = 0
                 raise OSError(errno, os.strerror(errno), path)
             out.data = <char*>at
+            out.place = guard_map(at, out.size)
     finally:
         os.close(fd)
     return out

@@ -10,7 +10,7 @@ from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport Py_INCREF, PyObject
 from libc.stddef cimport size_t
 from libc.stdlib cimport free, malloc
-from libc.string cimport strcmp, strdup, strlen
+from libc.string cimport memcpy, strcmp, strcpy, strdup, strlen
 from libc.stdio cimport snprintf
 
 from storage._block cimport BLOCK_SEALED, JOB_LEAVE, JOB_META, close_block_file, write_fresh
@@ -28,7 +28,7 @@ cdef extern from "dirent.h" nogil:
     dirent* readdir(DIR* folder)
     int closedir(DIR* folder)
 cdef extern from "errno.h" nogil:
-    int errno, ENOENT, EEXIST, ENOMEM
+    int errno, EACCES, EBUSY, EEXIST, EISDIR, ENOENT, ENOMEM, ENOTEMPTY, EPERM
 
 cdef enum:
     FILES_AT_ONCE = 64      # removed before others have their turn
@@ -82,14 +82,37 @@ cdef int run_leave(Job* job, const FileCalls* calls) noexcept nogil:
         if strcmp(entry.d_name, ".") != 0 and strcmp(entry.d_name, "..") != 0:
             snprintf(path, room, "%s/%s", work.directory, entry.d_name)
             result = calls.unlink(calls.context, path)
-            removed += 1
+            if result == -EISDIR or result == -EPERM or result == -EACCES or result == -EBUSY:
+                result = 0              # somebody else's: what is ours goes all the same
+            else:
+                removed += 1
         entry = readdir(folder)
     closedir(folder)
     free(path)
     work.count = entry != NULL
     if result == 0 and entry == NULL:
-        result = calls.rmdir(calls.context, work.directory)
+        result = leave_folder(work.directory, calls)
     return result
+
+
+cdef int leave_folder(const char* directory, const FileCalls* calls) noexcept nogil:
+    """Remove it, or, where something is left in it, set it aside: a name with a dot is no stream's."""
+    cdef int result = calls.rmdir(calls.context, directory)
+    cdef size_t length = strlen(directory)
+    cdef char* aside
+    if result != -ENOTEMPTY and result != -EEXIST and result != -EBUSY:
+        return result
+    aside = <char*>malloc(length + 2)
+    if aside == NULL:
+        return -ENOMEM
+    memcpy(aside, directory, length + 1)
+    while length and directory[length - 1] != b"/":
+        length -= 1
+    aside[length] = b"."
+    strcpy(aside + length + 1, directory + length)
+    calls.rename(calls.context, directory, aside)
+    free(aside)
+    return 0
 
 
 cdef BlockJob* meta_job(BlockTable home, bytes content) except NULL:

@@ -19,7 +19,6 @@ ctypedef int (*RecordVisit)(void* context, const Record* record) except -1
 
 
 cdef tuple as_tuple(const Record* record)
-cdef int check_only(void* context, const Record* record) except -1
 cdef int collect(void* context, const Record* record) except -1
 
 

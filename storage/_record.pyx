@@ -17,11 +17,6 @@ cdef int collect(void* context, const Record* record) except -1:
     return 0
 
 
-cdef int check_only(void* context, const Record* record) except -1:
-    """A `RecordVisit` for those who only want to know whether all holds."""
-    return 0
-
-
 cdef class RecordHome:
     """Abstract. `last_seq` is the highest sequence appended or skipped and not cut; 0 at first."""
 

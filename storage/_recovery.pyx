@@ -7,26 +7,24 @@ is in the home's `lost`, and `damage` says why.
 """
 import os
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from cpython.ref cimport Py_INCREF, PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t, uintptr_t
 from libc.stdlib cimport calloc, malloc
-from libc.string cimport memcmp, memcpy, strdup
+from libc.string cimport memcmp, memcpy
 
 from storage.fs import read_if_there
 from storage.losses import joined_ranges, touches
 
 from storage._block cimport (
-    BLOCK_CUT, BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_HAS_DEAD, BLOCK_HEAD, BLOCK_ROW_SIZE, BLOCK_SEALED, BLOCK_UNREADABLE, JOB_ERASE, Block, BlockJob, check_head,
-    find_slot, free_block, free_block_file, load_row, load_trailer, new_block_file, run_erase, slot_at_or_after, takes_slot)
-from storage._blocktable cimport new_job
+    BLOCK_CUT, BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_HAS_DEAD, BLOCK_HEAD, BLOCK_ROW_SIZE, BLOCK_SEALED, BLOCK_UNREADABLE, Block, check_head,
+    find_slot, free_block, free_block_file, load_row, load_trailer, new_block_file, slot_at_or_after)
 from storage._checkpoint cimport STATE_HEAD
 from storage._checkpoint import state_context
 from storage._codec cimport (
-    KIND_ERASED, KIND_MESSAGE, RECORD_FIXED, RECORD_HEAD, check_record, erase_record, file_counted_size, load16, load32, load64, store32, store64,
+    KIND_ERASED, KIND_MESSAGE, RECORD_FIXED, RECORD_HEAD, check_record, file_counted_size, load16, load32, load64,
     view_record, xxh64)
 from storage._commitlog cimport (
     FRAME_BLOCK, FRAME_CUT, FRAME_DROP, FRAME_ERASE, FRAME_FORGET, FRAME_RECORDS)
+from storage._erasing cimport finish_all_erasures, note_erasure
 from storage._fs cimport FileMap, map_file
 from storage._record cimport Record, RecordIndexer
 from storage._replay cimport Frame
@@ -348,6 +346,8 @@ cdef int redo(BlockHome home, const Frame* frame) except -1:
 
 
 cdef int replay_cut(BlockHome home, uint64_t seq) except -1:
+    home.flush_replayed()
+    finish_all_erasures(home)       # while the blocks have the records
     home.index_stale = True
     home.cut_index = home.log_group.index       # see `remove_dead`: another recovery may have to do this again
     home.apply_cut(seq)
@@ -370,42 +370,37 @@ cdef int replay_block(BlockHome home, uint64_t number, uint64_t first_seq, uint3
 
 
 cdef int replay_erase(BlockHome home, uint64_t seq, uint64_t seed) except -1:
-    """Erase again; the first try may have been torn, so that the record does not hold any more."""
+    """Erase again. An erased record has its lengths still, and the logic needs no more of it; of one that does not
+    hold, because the first try was torn, nothing is sure."""
     cdef Record record
     cdef Block* block = home.find_block(seq)
-    if home.read(seq, &record):
-        if home.indexer is not None and not home.index_stale:
-            home.indexer.unindex(&record)
-        home.queue_erase(block, <uint32_t>find_slot(block, seq), seed)
-    elif seq in home.gone:
-        return 0                        # it came back from the log erased
-    elif block != NULL and seq >= home.floor and not block.flags & BLOCK_UNREADABLE:
-        home.index_stale = True     # its subject is not to be had any more
-        erase_torn(home, block, seq, seed)
+    cdef bint known = home.read(seq, &record)
+    if not known:
+        if seq in home.gone:
+            return 0                    # it came back from the log erased
+        known = view_erased(home, block, seq, &record)
+    if known and home.indexer is not None and not home.index_stale:
+        home.indexer.unindex(&record)
+    if block != NULL and seq >= home.floor and not block.flags & BLOCK_UNREADABLE:
+        home.index_stale = home.index_stale or not known
+        note_erasure(home, block, seq, seed)
     home.apply_forget(seq)
     home.gone.add(seq)
     return 0
 
 
-cdef int erase_torn(BlockHome home, Block* block, uint64_t seq, uint64_t seed) except -1:
-    """Finish an erasure that was torn: the lengths of the record are whole, the rest may be anything."""
-    cdef Record record
+cdef int view_erased(BlockHome home, Block* block, uint64_t seq, Record* out) except -1:
+    """The record that was erased before: its numbers and lengths. 0: it is not there, or does not hold."""
     cdef int64_t slot
-    cdef uint32_t size
-    cdef bytes content
-    if block.flags & BLOCK_FRAMED:
-        return 0                # its file was replaced as a whole, or not at all
-    if home.need_index(block) == 0 or home.need_map(block) == 0:
+    cdef const char* at
+    if block == NULL or seq < home.floor or home.need_index(block) == 0:
         return 0
     slot = find_slot(block, seq)
-    if slot < 0 or block.offsets[slot] >= block.data_size:
+    at = home.locate(block, <uint32_t>slot) if slot >= 0 else NULL
+    if at == NULL or at[4] != KIND_ERASED:
         return 0
-    size = home.torn_size(block.data + block.offsets[slot], block.data_size - block.offsets[slot], &record)
-    if size == 0 or record.seq != seq:
-        return 0
-    content = PyBytes_FromStringAndSize(block.data + block.offsets[slot], size)
-    erase_record(PyBytes_AS_STRING(content), seed, home.salt)
-    return home.queue_erased(block, seq, block.offsets[slot], content)
+    view_record(at, out)
+    return 1
 
 
 cdef int replay_records(BlockHome home, const char* at, uint64_t size) except -1:
@@ -562,6 +557,8 @@ cdef int end_replay(BlockHome home, bint durable, uint64_t damaged_position) exc
     if taken and durable:
         home.damage.append(f"{home.path}: the log's end does not hold, {taken} records taken from the block")
     drop_empty_blocks(home)
+    home.flush_replayed()
+    finish_all_erasures(home)
     home.replaying = False
     home.erased = None
     home.lost = joined_ranges(still_lost(home))

@@ -25,6 +25,7 @@ cdef class Replay:
     cdef readonly list paths
     cdef dict maps                  # path -> FileMap
     cdef list mended                # bytes of frames that were put together again
+    cdef dict marks                 # number of a finished segment -> where its mark is
     cdef readonly dict erased       # group -> {sequence: seed}
     cdef uint64_t salt
     cdef bytes identity

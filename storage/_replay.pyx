@@ -8,24 +8,54 @@ from pathlib import Path
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
+from libc.string cimport memcpy
 
-from storage._codec cimport RECORD_FIXED, check_record, erase_record, load32, load64, xxh64
+from storage._codec cimport RECORD_FIXED, check_record, erase_record, load32, load64, shape_of_record, store32, store64, xxh64
 from storage._commitlog cimport (
-    FRAME_ERASE, FRAME_GOES_ON, FRAME_GONE, FRAME_HEAD, FRAME_LAST, FRAME_MARK, FRAME_META, FRAME_RECORDS, SEGMENT_HEAD, frame_checksum)
+    FRAME_BLOCK, FRAME_CUT, FRAME_DROP, FRAME_ERASE, FRAME_FORGET, FRAME_GOES_ON, FRAME_GONE, FRAME_HEAD, FRAME_LAST,
+    FRAME_MARK, FRAME_META, FRAME_RECORDS, SEGMENT_HEAD, frame_checksum)
 from storage._fs cimport FileMap, map_file
 
 
-cdef size_t check_frame(const char* at, uint64_t room, uint64_t seed) noexcept nogil:
-    """The padded size of the frame at `at`, or 0 when there is none."""
+cdef enum:
+    SEARCHED_TIMES_MAX = 8      # bytes behind a bad frame of which a checksum is made, in sizes of the segment
+
+
+cdef bint size_fits(const char* at, uint64_t size) noexcept nogil:
+    """Whether a frame of this kind may have this size; of records the first one has to fit."""
+    cdef int kind = at[4]
+    if kind == FRAME_RECORDS:
+        return shape_of_record(at + FRAME_HEAD, size) > 0
+    if kind == FRAME_FORGET:
+        return size > 0 and size % 8 == 0
+    if kind == FRAME_ERASE:
+        return size == 8 or size == 16
+    if kind == FRAME_DROP or kind == FRAME_CUT:
+        return size == 8
+    if kind == FRAME_BLOCK:
+        return size == 24
+    return size == 0 if kind == FRAME_MARK or kind == FRAME_GONE else kind == FRAME_META
+
+
+cdef uint64_t claimed_size(const char* at, uint64_t room, uint64_t position) noexcept nogil:
+    """What a frame at `at` would have with its head, if one can be there; 0: none can. Its checksum was not looked at."""
     cdef uint64_t size
     if room < FRAME_HEAD:
         return 0
     size = load32(at)
-    if at[4] < FRAME_RECORDS or at[4] > FRAME_LAST or size + FRAME_HEAD > room:
+    if at[4] < FRAME_RECORDS or at[4] > FRAME_LAST or at[5] & ~FRAME_GOES_ON | at[6] | at[7] or size + FRAME_HEAD > room:
         return 0
-    if frame_checksum(at, size, seed) != load64(at + 32):
+    if load64(at + 16) == 0 or load64(at + 24) > position or not size_fits(at, size):
         return 0
-    return (size + FRAME_HEAD + 7) & ~<uint64_t>7
+    return size + FRAME_HEAD
+
+
+cdef size_t check_frame(const char* at, uint64_t room, uint64_t salt, uint64_t position) noexcept nogil:
+    """The padded size of the frame at `at`, or 0 when there is none."""
+    cdef uint64_t size = claimed_size(at, room, position)
+    if size == 0 or frame_checksum(at, size - FRAME_HEAD, salt + position) != load64(at + 32):
+        return 0
+    return (size + 7) & ~<uint64_t>7
 
 
 cdef int by_position(const void* one, const void* other) noexcept nogil:
@@ -44,6 +74,7 @@ cdef class Replay:
         self.maps = {}
         self.mended = []
         self.erased = {}
+        self.marks = {}
         self.salt = salt
         self.identity = identity
         found = []
@@ -106,15 +137,23 @@ cdef class Replay:
         cdef uint64_t base = number << 32
         cdef size_t size
         cdef bint ended = False
+        cdef uint64_t searched = 0
         cdef uint64_t segment_size = max(file.size, load64(file.data + 40) if file.size >= SEGMENT_HEAD else 0)
         while at + FRAME_HEAD <= file.size and not ended:
-            size = check_frame(file.data + at, file.size - at, salt + base + at)
+            if bad:
+                searched += claimed_size(file.data + at, file.size - at, base + at)
+                if searched > SEARCHED_TIMES_MAX * file.size:
+                    # Somebody's messages look like frames; to try each of them would take hours.
+                    self.damage.append((path, at, "too much looks like a frame: not searched behind this"))
+                    break
+            size = check_frame(file.data + at, file.size - at, salt, base + at)
             if size:
                 if bad:
                     self.damage.append((path, bad, base + bad))
                     bad = 0
                 if file.data[at + 4] == FRAME_MARK:
                     ended = True
+                    self.marks[number] = at
                     self.durable_position = max(self.durable_position, load64(file.data + at + 24))
                 else:
                     self.add(file.data + at, base + at)
@@ -147,6 +186,35 @@ cdef class Replay:
         numbers = {self.frames[index].position >> 32 for index in range(self.count)
                    if self.frames[index].group in groups}
         return [path for path in self.paths if int(Path(path).stem, 16) in numbers]
+
+    def without_others(self, path: str, groups) -> bytes:
+        """The segment with the content of these groups only: others' records may have to be erased some day, and
+        nobody would look for them here. Frames keep their places; one with others' content names sequence 0 as
+        deleted, as often as there is room."""
+        cdef FileMap file = self.maps[path]
+        cdef bytearray out = bytearray(file.size)
+        cdef char* to = out
+        cdef const Frame* frame
+        cdef uint64_t offset
+        cdef size_t index
+        cdef uint64_t number = int(Path(path).stem, 16)
+        memcpy(to, file.data, min(file.size, <size_t>SEGMENT_HEAD))
+        for index in range(self.count):
+            frame = &self.frames[index]
+            offset = frame.position & 0xFFFFFFFFu
+            if frame.position >> 32 != number or offset + FRAME_HEAD + frame.size > file.size:
+                continue
+            memcpy(to + offset, frame.payload - FRAME_HEAD, FRAME_HEAD)
+            if frame.group in groups or frame.kind not in (FRAME_RECORDS, FRAME_META):
+                memcpy(to + offset + FRAME_HEAD, frame.payload, frame.size)
+                continue
+            to[offset + 4] = FRAME_FORGET
+            store32(to + offset, (frame.size + 7) & ~<uint32_t>7)
+            store64(to + offset + 32, frame_checksum(to + offset, load32(to + offset), self.salt + frame.position))
+        if number in self.marks:
+            offset = self.marks[number]
+            memcpy(to + offset, file.data + offset, FRAME_HEAD)
+        return bytes(out)
 
     def metas(self) -> dict:
         """Of each group, the content of its newest meta."""
@@ -186,7 +254,7 @@ cdef class Replay:
                 self.mended.append(whole)
                 self.add(whole, what - offset + at)
                 at += (len(whole) + 7) & ~7
-            if at == offset or check_frame(file.data + at, file.size - at, self.salt + what - offset + at) == 0:
+            if at == offset or check_frame(file.data + at, file.size - at, self.salt, what - offset + at) == 0:
                 still.append((path, at, what - offset + at))
         if self.mended:
             qsort(self.frames, self.count, sizeof(Frame), by_position)

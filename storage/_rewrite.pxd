@@ -17,6 +17,7 @@ cdef class Rewrite:
     cdef readonly bint spoiled      # the block changed meanwhile
     cdef readonly bint done
     cdef readonly str problem       # why there is no new file; None: there is one
+    cdef readonly bint damaged      # because the old one does not hold
     cdef object map                 # keeps the old file's bytes
     cdef const char* data
     cdef size_t data_size
@@ -55,7 +56,6 @@ cdef class Rewrite:
 
 cdef Rewrite new_rewrite(BlockTable home, const Block* block, bint drop, int codec)
 cdef BlockJob* replace_job(Rewrite rewrite, Block* block) except NULL
-cdef BlockJob* splice_job(BlockTable home, Block* block, FrameMemory frame, int codec,
-                          bint encrypted) except NULL
+cdef BlockJob* splice_job(BlockTable home, Block* block, list changed) except NULL
 cdef int run_replace(Job* job, const FileCalls* calls) noexcept nogil
 cdef int run_splice(Job* job, const FileCalls* calls) noexcept nogil

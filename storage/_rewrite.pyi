@@ -3,5 +3,6 @@ class Rewrite:
     spoiled: bool
     done: bool
     problem: str | None
+    damaged: bool
     def spoil(self) -> None: ...
     def run(self) -> None: ...

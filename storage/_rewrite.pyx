@@ -12,32 +12,23 @@ from bisect import bisect_right
 from cpython.bytes cimport PyBytes_AS_STRING
 from cpython.ref cimport Py_INCREF, PyObject
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport free, malloc
-from libc.string cimport memcpy, memset, strdup, strlen
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memcpy, strdup, strlen
 
 from storage._block cimport (
-    BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, JOB_FRAME, JOB_SPLICE, TRAILER_SIZE, BlockJob,
+    BLOCK_ENCRYPTED, BLOCK_FRAMED, BLOCK_HEAD, BLOCK_SEALED, BLOCK_SPARSE, JOB_FRAME, JOB_SPLICE, TRAILER_SIZE, BlockJob, Extent,
     head_is_whole, store_trailer)
 from storage._blocktable cimport BlockTable, dead_bytes, new_job
 from storage._cipher cimport CIPHER_ROOM, decrypt_record
 from storage._codec cimport (
     KIND_ERASED, KIND_MESSAGE, KIND_SKIP, RECORD_HEAD, check_record, load16, load32, load64, store16, store32, store64,
     xxh64)
-from storage._frames cimport FRAME_SIZE, FrameCache, encode_frame, load_frame
+from storage._frames cimport BLOCK_FRAME_HEAD, FRAME_SIZE, FrameCache, check_frame_at, encode_frame, load_frame
+from storage._fs cimport FileCalls, ReadMap, map_whole, open_patiently, unmap
 from storage._times cimport clear_times, note_time, times_size
 
 cdef extern from "fcntl.h" nogil:
     int O_RDWR, O_CREAT
-cdef extern from "sys/types.h" nogil:
-    ctypedef long off_t
-cdef extern from "sys/mman.h" nogil:
-    void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offset)
-    int munmap(void* at, size_t size)
-    int PROT_READ, MAP_SHARED
-    void* MAP_FAILED
-cdef extern from "unistd.h" nogil:
-    long lseek(int fd, long offset, int whence)
-    int SEEK_END
 
 cdef enum:
     FILL_DONE = 0
@@ -96,6 +87,7 @@ cdef class Rewrite:
             self.finish()
         except (ValueError, MemoryError) as error:
             self.problem = str(error) or type(error).__name__
+            self.damaged = isinstance(error, ValueError)
         finally:
             self.source = None
             self.done = True
@@ -297,20 +289,29 @@ cdef BlockJob* replace_job(Rewrite rewrite, Block* block) except NULL:
     return job
 
 
-cdef BlockJob* splice_job(BlockTable home, Block* block, FrameMemory frame, int codec,
-                          bint encrypted) except NULL:
-    """Have the block thread replace the frame that `frame` has changed in memory."""
+cdef BlockJob* splice_job(BlockTable home, Block* block, list changed) except NULL:
+    """Have the block thread replace the frames that were `changed` in memory: `(frame, codec, encrypted)`."""
     cdef BlockJob* job = new_job(JOB_SPLICE, home)
-    cdef bytes content = encode_frame(frame.data, <uint32_t>frame.capacity, count_records(frame), frame.start, codec,
-                                      home.group, block.number, home.salt, home.key if encrypted else None)
-    frame.unwritten += 1
+    cdef FrameMemory frame
+    cdef bytes content
+    contents = []
     job.job.run = run_splice
     job.block = block
     job.path = strdup(os.fsencode(home.block_path(block.number)))
     job.directory = strdup(os.fsencode(home.path))
-    job.data, job.size = PyBytes_AS_STRING(content), len(content)
-    job.at = frame.start
-    keep = (content, frame)
+    job.extents = <Extent*>calloc(len(changed), sizeof(Extent))
+    if job.extents == NULL:
+        raise MemoryError
+    for frame, codec, encrypted in changed:
+        content = encode_frame(frame.data, <uint32_t>frame.capacity, count_records(frame), frame.start, codec,
+                               home.group, block.number, home.salt, home.key if encrypted else None)
+        contents.append(content)
+        frame.unwritten += 1
+        job.extents[job.count].at = frame.start
+        job.extents[job.count].data = PyBytes_AS_STRING(content)
+        job.extents[job.count].size = <uint32_t>len(content)
+        job.count += 1
+    keep = (contents, [frame for frame, _, _ in changed])
     Py_INCREF(keep)
     job.keep = <PyObject*>keep
     return job
@@ -373,144 +374,181 @@ cdef char* fresh_path(const char* path) noexcept nogil:
     return out
 
 
+cdef int replace_whole(BlockJob* work, const FileCalls* calls, const char* path, const char* data, size_t size) noexcept nogil:
+    """Put a new file in the place of a block's, by way of `path`. What fails before it has its name does no harm: the
+    old file stays, and `problem` says why."""
+    cdef int fd = open_patiently(calls, path, O_RDWR | O_CREAT)
+    cdef int result = fd if fd < 0 else calls.truncate(calls.context, fd, 0)
+    if result == 0:
+        result = calls.write(calls.context, fd, data, size, 0)
+    if result == 0:
+        result = calls.sync(calls.context, fd)
+    if fd >= 0:
+        calls.close(calls.context, fd)
+    if result == 0:
+        result = calls.rename(calls.context, path, work.path)
+    if result < 0:
+        calls.unlink(calls.context, path)
+        work.problem = -result
+        return 0
+    result = calls.sync_directory(calls.context, work.directory)
+    work.ticket = result == 0
+    return result
+
+
 cdef int run_replace(Job* job, const FileCalls* calls) noexcept nogil:
     """The finished content beside the old file, whole and synced, then renamed over it."""
     cdef BlockJob* work = <BlockJob*>job
     cdef char* path = fresh_path(work.path)
-    cdef int fd, result
+    cdef int result
     if path == NULL:
         return -12
-    fd = calls.open(calls.context, path, O_RDWR | O_CREAT)
-    result = fd if fd < 0 else calls.truncate(calls.context, fd, 0)
-    if result == 0:
-        result = calls.write(calls.context, fd, work.data, work.size, 0)
-    if result == 0:
-        result = put_in_place(work, calls, fd, path)
-    elif fd >= 0:
-        calls.close(calls.context, fd)
-    work.ticket = result == 0
+    work.ticket = 0
+    result = replace_whole(work, calls, path, work.data, work.size)
     free(path)
     return result
 
 
-cdef uint32_t frame_to_replace(const char* old, size_t size, uint64_t start, uint64_t salt) noexcept nogil:
-    """The row of the frame that starts at `start` of the unframed block, plus one; 0: none, or no footer."""
-    cdef const char* trailer = old + size - TRAILER_SIZE
-    cdef const char* table
-    cdef uint32_t row, rows
-    if size < BLOCK_HEAD + TRAILER_SIZE or xxh64(trailer, 120, salt) != load64(trailer + 120):
-        return 0
-    rows = load32(trailer + 108)
-    if <uint64_t>load32(trailer + 60) + <uint64_t>rows * 8 + TRAILER_SIZE > size:
-        return 0
-    table = trailer - <size_t>rows * 8
-    for row in range(rows):
-        if load32(table + row * 8 + 4) == start:
-            return row + 1
+cdef uint64_t frame_to_replace(const char* old, size_t size, uint64_t start, uint64_t from_, uint64_t salt) noexcept nogil:
+    """Where the frame is that starts at `start` of the unframed block, at or behind `from_`; 0: none that holds.
+
+    Found by its checksum as a reader without a footer does: a footer may be damaged, in all or in part."""
+    while from_ + BLOCK_FRAME_HEAD <= size:
+        if load32(old + from_ + 12) == start and check_frame_at(old, size, from_, salt):
+            return from_
+        from_ += 8
     return 0
 
 
-cdef void move_footer(char* footer, size_t size, uint32_t row, int64_t by, uint64_t salt) noexcept nogil:
-    """Correct a copied footer (index to trailer) for a frame that became `by` bytes longer."""
+cdef uint64_t end_of_frame(const char* old, uint64_t at) noexcept nogil:
+    return (at + BLOCK_FRAME_HEAD + load32(old + at + 8) + 7) & ~<uint64_t>7
+
+
+cdef bint footer_holds(const char* old, size_t size, uint64_t salt) noexcept nogil:
+    cdef const char* trailer = old + size - TRAILER_SIZE
+    cdef uint64_t start
+    if size < BLOCK_HEAD + TRAILER_SIZE or xxh64(trailer, 120, salt) != load64(trailer + 120):
+        return False
+    start = load32(trailer + 60)
+    return start + <uint64_t>load32(trailer + 108) * 8 + TRAILER_SIZE <= size and (
+        xxh64(old + start, size - TRAILER_SIZE - start, salt) == load64(trailer + 112))
+
+
+cdef void move_frames(char* footer, const char* old, size_t size, uint64_t behind, int64_t by) noexcept nogil:
+    """In `footer` (index to trailer), a copy of `old`: those that were at `behind` or further back move by so much."""
     cdef char* trailer = footer + size - TRAILER_SIZE
     cdef uint32_t rows = load32(trailer + 108)
-    cdef char* table = trailer - <size_t>rows * 8
-    cdef uint32_t at
-    for at in range(row + 1, rows):
-        store32(table + at * 8, <uint32_t>(load32(table + at * 8) + by))
+    cdef size_t table = size - TRAILER_SIZE - <size_t>rows * 8
+    cdef uint32_t row
+    for row in range(rows):
+        if load32(old + table + row * 8) >= behind:
+            store32(footer + table + row * 8, <uint32_t>(load32(footer + table + row * 8) + by))
     store32(trailer + 60, <uint32_t>(load32(trailer + 60) + by))
     store32(trailer + 64, <uint32_t>(load32(trailer + 64) + by))
+
+
+cdef void end_footer(char* footer, size_t size, uint64_t salt) noexcept nogil:
+    """Another generation of it, and its checksums."""
+    cdef char* trailer = footer + size - TRAILER_SIZE
     store32(trailer + 104, load32(trailer + 104) + 1)
     store64(trailer + 112, xxh64(footer, size - TRAILER_SIZE, salt))
     store64(trailer + 120, xxh64(trailer, 120, salt))
 
 
-cdef int write_spliced(const BlockJob* work, const FileCalls* calls, int fd, const char* old, size_t size,
-                       uint32_t row) noexcept nogil:
-    """The old file with one frame replaced by `work.data`, to `fd`."""
-    cdef const char* trailer = old + size - TRAILER_SIZE
-    cdef uint32_t rows = load32(trailer + 108)
-    cdef uint32_t footer_at = load32(trailer + 60)
-    cdef const char* table = trailer - <size_t>rows * 8
-    cdef uint64_t at = load32(table + row * 8)
-    cdef uint64_t behind = load32(table + (row + 1) * 8) if row + 1 < rows else footer_at
-    cdef int64_t by = <int64_t>work.size - <int64_t>(behind - at)
+cdef int write_spliced(const BlockJob* work, const FileCalls* calls, int fd, const char* old, size_t size) noexcept nogil:
+    """The old file with its frames at `work.extents[].ticket` replaced, to `fd`. A footer that does not hold stays so."""
+    cdef bint has_footer = footer_holds(old, size, work.salt)
+    cdef uint64_t footer_at = load32(old + size - TRAILER_SIZE + 60) if has_footer else size
+    cdef uint64_t taken = BLOCK_HEAD        # of the old file
+    cdef uint64_t at = BLOCK_HEAD           # of the new one
+    cdef uint64_t frame_at, behind
+    cdef size_t index
     cdef char head[64]
-    cdef char* footer = <char*>malloc(size - footer_at)
+    cdef char* footer = <char*>malloc(size - footer_at + 1)
     cdef int result = -12
     if footer == NULL:
         return result
+    memcpy(footer, old + footer_at, size - footer_at)
     memcpy(head, old, BLOCK_HEAD)
     if head_is_whole(old, size):        # else it stays the damaged header that it is
         store32(head + 12, load32(head + 12) + 1)
         store64(head + 56, xxh64(head, 56, 0))
-    memcpy(footer, old + footer_at, size - footer_at)
-    move_footer(footer, size - footer_at, row, by, work.salt)
     result = calls.write(calls.context, fd, head, BLOCK_HEAD, 0)
-    if result == 0 and at > BLOCK_HEAD:
-        result = calls.write(calls.context, fd, old + BLOCK_HEAD, at - BLOCK_HEAD, BLOCK_HEAD)
-    if result == 0:
-        result = calls.write(calls.context, fd, work.data, work.size, at)
-    if result == 0 and footer_at > behind:
-        result = calls.write(calls.context, fd, old + behind, footer_at - behind, behind + by)
-    if result == 0:
-        result = calls.write(calls.context, fd, footer, size - footer_at, footer_at + by)
+    for index in range(work.count):
+        frame_at = work.extents[index].ticket
+        behind = end_of_frame(old, frame_at)
+        if result == 0 and frame_at > taken:
+            result = calls.write(calls.context, fd, old + taken, frame_at - taken, at)
+        at += frame_at - taken
+        if result == 0:
+            result = calls.write(calls.context, fd, work.extents[index].data, work.extents[index].size, at)
+        at += work.extents[index].size
+        taken = behind
+        if has_footer:
+            move_frames(footer, old + footer_at, size - footer_at, behind,
+                        <int64_t>work.extents[index].size - <int64_t>(behind - frame_at))
+    if result == 0 and footer_at > taken:
+        result = calls.write(calls.context, fd, old + taken, footer_at - taken, at)
+    at += footer_at - taken
+    if has_footer and result == 0:
+        end_footer(footer, size - footer_at, work.salt)
+        result = calls.write(calls.context, fd, footer, size - footer_at, at)
     free(footer)
     return result
 
 
-cdef int wipe_frame(const FileCalls* calls, int fd, const char* old, size_t size, uint32_t row) noexcept nogil:
-    """Zeros over the frame in the file that was replaced, so that nobody finds it on the disk."""
-    cdef const char* trailer = old + size - TRAILER_SIZE
-    cdef uint32_t rows = load32(trailer + 108)
-    cdef const char* table = trailer - <size_t>rows * 8
-    cdef uint64_t at = load32(table + row * 8)
-    cdef uint64_t behind = load32(table + (row + 1) * 8) if row + 1 < rows else load32(trailer + 60)
-    cdef char* zeros = <char*>malloc(behind - at)
-    cdef int result = -12
-    if zeros == NULL:
-        return result
-    memset(zeros, 0, behind - at)
-    result = calls.write(calls.context, fd, zeros, behind - at, at)
-    if result == 0:
-        result = calls.sync(calls.context, fd)
-    free(zeros)
-    return result
+cdef int wipe_frames(const BlockJob* work, const FileCalls* calls, int fd, const char* old) noexcept nogil:
+    """Zeros over the frames in the file that was replaced, so that nobody finds them on the disk."""
+    cdef uint64_t at, behind
+    cdef size_t index
+    cdef char* zeros
+    cdef int result = 0
+    for index in range(work.count):
+        at = work.extents[index].ticket
+        behind = end_of_frame(old, at)
+        zeros = <char*>calloc(1, behind - at)
+        if zeros == NULL:
+            return -12
+        if result == 0:
+            result = calls.write(calls.context, fd, zeros, behind - at, at)
+        free(zeros)
+    return result if result < 0 else calls.sync(calls.context, fd)
 
 
-cdef int splice(const BlockJob* work, const FileCalls* calls, int old_fd, const char* old, size_t size,
+cdef int splice(BlockJob* work, const FileCalls* calls, int old_fd, const char* old, size_t size,
                 const char* path) noexcept nogil:
-    cdef uint32_t row = frame_to_replace(old, size, work.at, work.salt)
+    cdef uint64_t at = BLOCK_HEAD
+    cdef size_t index
     cdef int fd, result
-    if row == 0:
-        return 0            # damaged meanwhile: reading will tell
-    fd = calls.open(calls.context, path, O_RDWR | O_CREAT)
+    for index in range(work.count):
+        at = work.extents[index].ticket = frame_to_replace(old, size, work.extents[index].at, at, work.salt)
+        if at == 0:
+            return 0            # damaged meanwhile, and said so by whoever reads it
+    fd = open_patiently(calls, path, O_RDWR | O_CREAT)
     result = fd if fd < 0 else calls.truncate(calls.context, fd, 0)
     if result == 0:
-        result = write_spliced(work, calls, fd, old, size, row - 1)
+        result = write_spliced(work, calls, fd, old, size)
     if result == 0:
         result = put_in_place(work, calls, fd, path)
     elif fd >= 0:
         calls.close(calls.context, fd)
-    return result if result < 0 else wipe_frame(calls, old_fd, old, size, row - 1)
+    return result if result < 0 else wipe_frames(work, calls, old_fd, old)
 
 
 cdef int run_splice(Job* job, const FileCalls* calls) noexcept nogil:
-    """Replace the frame that starts at `work.at` by `work.data`; the whole file is replaced for it."""
+    """Replace the frames that start at `work.extents[].at`; the whole file is replaced for them."""
     cdef BlockJob* work = <BlockJob*>job
     cdef char* path = fresh_path(work.path)
-    cdef int fd = calls.open(calls.context, work.path, O_RDWR)
-    cdef int result = -12
-    cdef long size
-    cdef void* old
+    cdef int fd = open_patiently(calls, work.path, O_RDWR)
+    cdef int result
+    cdef ReadMap old
     if fd < 0 or path == NULL:
         free(path)
         return fd if fd < 0 else -12
-    size = lseek(fd, 0, SEEK_END)
-    old = mmap(NULL, <size_t>size, PROT_READ, MAP_SHARED, fd, 0) if size > 0 else MAP_FAILED
-    if old != MAP_FAILED:
-        result = splice(work, calls, fd, <const char*>old, <size_t>size, path)
-        munmap(old, <size_t>size)
+    result = map_whole(fd, &old)
+    if result == 0:
+        result = splice(work, calls, fd, old.data, old.size, path)
+        unmap(&old)
     calls.close(calls.context, fd)
     free(path)
     return result

@@ -14,23 +14,12 @@ from storage._codec cimport (
 from storage._commitlog cimport (
     FRAME_HEAD, FRAME_LAST, FRAME_RECORDS, LogJob, ScrubJob, ScrubTarget, frame_checksum)
 from storage._disk cimport Job
-from storage._fs cimport FileCalls
+from storage._fs cimport FileCalls, ReadMap, map_whole, open_patiently, unmap
 
 cdef extern from "fcntl.h" nogil:
     int O_RDWR
 cdef extern from "string.h" nogil:
     void* memmem(const void* where, size_t room, const void* what, size_t size)
-cdef extern from "sys/types.h" nogil:
-    ctypedef long off_t
-cdef extern from "sys/mman.h" nogil:
-    void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offset)
-    int munmap(void* at, size_t size)
-    int PROT_READ, MAP_SHARED
-    void* MAP_FAILED
-cdef extern from "unistd.h" nogil:
-    long lseek(int fd, long offset, int whence)
-    int SEEK_END
-
 cdef enum:
     BLANK_SIZE = 1 << 20
     ENOMEM = 12
@@ -115,21 +104,16 @@ cdef int scrub_records(Job* job, const FileCalls* calls) noexcept nogil:
     """All targets in one file, then one sync."""
     cdef ScrubJob* work = <ScrubJob*>job
     cdef size_t index
-    cdef int fd = calls.open(calls.context, work.path, O_RDWR)
-    cdef int result = 0
-    cdef long size
-    cdef void* data
+    cdef int fd = open_patiently(calls, work.path, O_RDWR)
+    cdef int result
+    cdef ReadMap map
     if fd < 0:
         return fd
-    size = lseek(fd, 0, SEEK_END)
-    data = mmap(NULL, <size_t>size, PROT_READ, MAP_SHARED, fd, 0) if size > 0 else MAP_FAILED
-    if data == MAP_FAILED:
-        calls.close(calls.context, fd)
-        return -ENOMEM
+    result = map_whole(fd, &map)
     for index in range(work.count):
         if result == 0:
-            result = scrub_one(calls, fd, <const char*>data, <uint64_t>size, work, &work.targets[index])
-    munmap(data, <size_t>size)
+            result = scrub_one(calls, fd, map.data, map.size, work, &work.targets[index])
+    unmap(&map)
     if result == 0:
         result = calls.sync(calls.context, fd)
     calls.close(calls.context, fd)

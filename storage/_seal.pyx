@@ -14,20 +14,12 @@ from storage._codec cimport (
     KIND_ERASED, KIND_MESSAGE, KIND_SKIP, RECORD_HEAD, check_record, cipher_room, load16, load32, load64, store16, store32, store64,
     xxh64)
 from storage._disk cimport Job
-from storage._fs cimport FileCalls
+from storage._fs cimport FileCalls, ReadMap, map_patiently, open_patiently, unmap
 from storage._sealed cimport keep_sealed
 from storage._times cimport clear_times, note_time, times_size
 
 cdef extern from "fcntl.h" nogil:
     int O_RDWR, O_CREAT
-cdef extern from "sys/types.h" nogil:
-    ctypedef long off_t
-cdef extern from "sys/mman.h" nogil:
-    void* mmap(void* at, size_t size, int protection, int flags, int fd, off_t offset)
-    int munmap(void* at, size_t size)
-    int PROT_READ, MAP_SHARED
-    void* MAP_FAILED
-
 cdef enum:
     SUMMARY_SUBJECTS_MAX = 1024     # above it a block's footer has no subject summary
     SUMMARY_ENTRY = 22
@@ -142,15 +134,14 @@ cdef int run_seal(Job* job, const FileCalls* calls) noexcept nogil:
     """Footer and length; the file is read-only from then on, and lasts with the stream's next checkpoint."""
     cdef BlockJob* work = <BlockJob*>job
     cdef BlockFile* file = work.file
-    cdef void* data
+    cdef ReadMap map
     cdef int result = need_block_file(file, calls)
+    if result == 0:
+        result = map_patiently(file.fd, work.seal.data_end, &map)
     if result < 0:
         return result
-    data = mmap(NULL, work.seal.data_end, PROT_READ, MAP_SHARED, file.fd, 0)
-    if data == MAP_FAILED:
-        return -12
-    result = write_footer(calls, file.fd, &work.seal, <const char*>data, work.group, work.salt)
-    munmap(data, work.seal.data_end)
+    result = write_footer(calls, file.fd, &work.seal, map.data, work.group, work.salt)
+    unmap(&map)
     if result == 0:
         result = keep_sealed(file, work.group, work.seal.number, calls)
     close_block_file(file, calls)
@@ -158,9 +149,12 @@ cdef int run_seal(Job* job, const FileCalls* calls) noexcept nogil:
 
 
 cdef int run_end(Job* job, const FileCalls* calls) noexcept nogil:
-    """Sync and close a block that was cut. Its bytes stay: a replay may still have to read them."""
+    """Sync and close a block that was cut. Its records stay: a replay may still have to read them. What was reserved
+    behind them goes."""
     cdef BlockFile* file = (<BlockJob*>job).file
     cdef int result = need_block_file(file, calls)
+    if result == 0:
+        result = calls.truncate(calls.context, file.fd, (<BlockJob*>job).at)
     if result == 0:
         result = calls.sync(calls.context, file.fd)
     close_block_file(file, calls)
@@ -204,7 +198,8 @@ cdef int copy_live(const BlockJob* work, Block* fresh, char* out) noexcept nogil
 
 
 cdef int write_rewritten(BlockJob* work, const FileCalls* calls, Block* fresh, char* out) noexcept nogil:
-    """The new file beside the old one, whole and synced, then renamed over it."""
+    """The new file beside the old one, whole and synced, then renamed over it. What fails before that does no harm:
+    the old file stays, and `problem` says why."""
     cdef size_t length = strlen(work.path)
     cdef char* path = <char*>malloc(length + 5)
     cdef int fd, result
@@ -212,7 +207,7 @@ cdef int write_rewritten(BlockJob* work, const FileCalls* calls, Block* fresh, c
         return -12
     memcpy(path, work.path, length)
     memcpy(path + length, b".new", 5)
-    fd = calls.open(calls.context, path, O_RDWR | O_CREAT)
+    fd = open_patiently(calls, path, O_RDWR | O_CREAT)
     result = fd if fd < 0 else calls.truncate(calls.context, fd, 0)
     if result == 0:
         result = calls.write(calls.context, fd, out, fresh.data_end, 0)
@@ -224,8 +219,13 @@ cdef int write_rewritten(BlockJob* work, const FileCalls* calls, Block* fresh, c
         calls.close(calls.context, fd)
     if result == 0:
         result = calls.rename(calls.context, path, work.path)
-    if result == 0:
+    if result < 0:
+        calls.unlink(calls.context, path)
+        work.problem = -result
+        result = 0
+    else:
         result = calls.sync_directory(calls.context, work.directory)
+        work.ticket = result == 0
     free(path)
     return result
 
@@ -254,7 +254,6 @@ cdef int run_compact(Job* job, const FileCalls* calls) noexcept nogil:
         work.ticket = 0
         if result == 0:
             result = write_rewritten(work, calls, &target, out)
-            work.ticket = result == 0
         elif result == -74:
             result = 0
         fresh[0] = target

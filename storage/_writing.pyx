@@ -33,6 +33,7 @@ cdef class WritingTable(FramingTable):
 
     def __cinit__(self, Workshop shop, str path, uint64_t group, uint64_t salt):
         self.next_number = 1
+        self.erasures = {}
         self.log_group = LogGroup(group)
 
     def __dealloc__(self):
@@ -111,6 +112,7 @@ cdef class WritingTable(FramingTable):
         if readable == 0:
             block.file = NULL       # nothing is queued for it; the block thread may have it open
         job.seal = block[0]
+        job.at = block.capacity
         self.touch()
         self.shop.queue_after(job)
         return 0

@@ -5,6 +5,7 @@ The data path's calls are in `_fs`, behind a port.
 
 import fcntl
 import os
+import re
 import resource
 from pathlib import Path
 
@@ -21,6 +22,20 @@ def open_files_allowed() -> int:
     """How many blocks' files may be open: most of a process's descriptors are for connections."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return min(max(soft // 8, 64), 8192) if soft > 0 else 8192
+
+
+def syncfs_tells_errors(release: str) -> bool:
+    """Whether a kernel of this release says when something could not be written (since 5.8)."""
+    numbers = [int(part) for part in re.findall(r"\d+", release)[:2]]
+    return numbers >= [5, 8]
+
+
+def make_directory(path: Path) -> None:
+    """With what is missing above it; the names last."""
+    missing = [place for place in (path, *path.parents) if not place.exists()]
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for place in missing:
+        sync_directory(place.parent)
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -84,9 +99,23 @@ def take_lock(path: Path) -> int:
         fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise NotUsable(f"{path} cannot be written to: {error.strerror}") from None
+    hold_lock(fd, path)
+    return fd
+
+
+def take_lock_to_read(path: Path) -> int | None:
+    """The same without writing; None: nobody ever had it."""
+    try:
+        fd = os.open(path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    hold_lock(fd, path)
+    return fd
+
+
+def hold_lock(fd: int, path: Path) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(fd)
         raise NotUsable(f"{path} is in use by another process") from None
-    return fd

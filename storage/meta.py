@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,6 +166,11 @@ def written_meta(directory: str, logged: bytes | None) -> bytes:
     return logged
 
 
+def group_of(name: str) -> int | None:
+    """Of a stream's directory; None: it is something else, like a file system's `lost+found`."""
+    return int(name, 16) if re.fullmatch(r"[0-9a-f]{16}", name) else None
+
+
 def find_streams(
     folder: Path, damage: list[str], logged: dict[int, bytes], gone: set[int]
 ) -> tuple[list[tuple[str, StreamMeta]], int]:
@@ -174,17 +180,17 @@ def find_streams(
     """
     streams = []
     next_group = max((*logged, *gone), default=0) + 1
-    names = {entry.name for entry in folder.iterdir()}
-    names |= {f"{group:016x}" for group in logged.keys() - gone}
-    for name in sorted(names):
-        directory = f"{folder}/{name}"
-        if name.startswith(".") or int(name, 16) in gone:
-            shutil.rmtree(directory)
-            continue
-        content = written_meta(directory, logged.get(int(name, 16)))
+    for entry in folder.iterdir():
+        set_aside = entry.name.startswith(".") and group_of(entry.name[1:]) is not None
+        if set_aside or group_of(entry.name) in gone:
+            shutil.rmtree(entry)
+    there = {group for entry in folder.iterdir() if (group := group_of(entry.name)) is not None}
+    for group in sorted(there | logged.keys() - gone):
+        directory = f"{folder}/{group:016x}"
+        content = written_meta(directory, logged.get(group))
         meta = decode_meta(content)
-        next_group = max(next_group, int(name, 16) + 1)
-        if meta is None or f"{meta.group:016x}" != name:
+        next_group = max(next_group, group + 1)
+        if meta is None or meta.group != group:
             damage.append(f"{directory}/meta {trouble_of(content)}: the stream is not loaded")
         else:
             streams.append((directory, meta))

@@ -20,6 +20,7 @@ from storage._directory import DataDirectory, StoreDown
 from storage._purge import let_go
 from storage._store import StreamStore as DiskStore
 from storage.filestore import FileStores
+from storage.fs import make_directory
 from storage.keys import FileCipher, ServerKeys
 from storage.memstore import open_memory_store
 from storage.ports import StoreLimits, StreamStore
@@ -72,7 +73,7 @@ class DiskStores:
         block_compression: str = "zstd",
         loaded: Callable[[int, int, int], None] | None = None,
     ) -> None:
-        path.mkdir(parents=True, exist_ok=True)
+        make_directory(path)
         self._memory = path / MEMORY_FOLDER
         self._memory.mkdir(exist_ok=True)
         self._files = FileStores(

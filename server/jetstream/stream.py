@@ -95,7 +95,7 @@ class Stream:
         self.consumers: dict[str, Consumer] = {}
         self._starts_at = config.first_seq
         self.ingest: Ingest | None = None
-        self._shown_seq = store.state().last_seq
+        self._shown_seq = store.last_seq
         self.transform = input_transform(config, engine.random_below)
         self.republish = republish_transform(config, engine.random_below)
         self.interest: list[Callable[[int, int], None]] = []

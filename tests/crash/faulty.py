@@ -12,6 +12,7 @@ import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from storage._fs import FilesPort
 
@@ -34,7 +35,7 @@ class FaultyFiles(FilesPort):
     def __init__(self, stop_at: int = 0, fail_at: int = 0, fail_errno: int = errno.EIO) -> None:
         self.stop_at, self.fail_at, self.fail_errno = stop_at, fail_at, fail_errno
         self.full = False
-        self.failed_in = ""
+        self.failed_in = self.failed_on = ""
         self.syncs = self.calls_made = 0
         self.stopped = False
         self.paths: dict[int, str] = {}
@@ -49,8 +50,18 @@ class FaultyFiles(FilesPort):
             raise Stopped
         self.calls_made += 1
         if self.calls_made == self.fail_at:
-            self.failed_in = sys._getframe(1).f_code.co_name
+            caller = sys._getframe(1)
+            if caller.f_code.co_name == "count_sync":
+                caller = caller.f_back or caller
+            self.failed_in = caller.f_code.co_name
+            self.failed_on = self.path_in(caller.f_locals)
             raise OSError(self.fail_errno, os.strerror(self.fail_errno))
+
+    def path_in(self, arguments: dict[str, Any]) -> str:
+        """What a call is about, from its arguments."""
+        if "fd" in arguments:
+            return self.paths.get(arguments["fd"], "")
+        return str(arguments.get("path") or arguments.get("source", ""))
 
     def count_sync(self) -> None:
         self.count()
@@ -94,6 +105,7 @@ class FaultyFiles(FilesPort):
         if not self.full:
             self.calls_made += 1
             os.pwrite(fd, data[: len(data) // 2], at)
+            self.failed_on = self.paths[fd]
         self.full, self.failed_in = True, "write"
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -1,7 +1,9 @@
 """Secure erase: when the ticket is settled no file of the directory holds the bytes any more."""
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -179,3 +181,87 @@ def test_a_torn_overwriting_in_the_log_is_finished_by_the_next_start(tmp_path: P
             for state in Path(home.path).glob("state.*"):
                 state.unlink()
             assert (found, damage) == ([1, 2, 3, 4, 6, 8, 9], ([], []))
+
+
+def random_text(seq: int) -> bytes:
+    return hashlib.sha512(b"%d" % seq).digest() + hashlib.sha512(b"-%d" % seq).digest()
+
+
+def test_in_a_framed_block_whose_footer_does_not_hold(tmp_path: Path) -> None:
+    """What does not repeat is stored as it is, so that it can be seen in the file."""
+    options: dict[str, Any] = {
+        "block_size_min": 256 << 10,
+        "codec_of": lambda settings: "s2",
+        "threaded": False,
+    }
+    directory = DataDirectory(tmp_path, **options)
+    home = directory.create_stream({"name": "s"})
+    home.append_many([(seq, seq, b"a.b", b"", random_text(seq)) for seq in range(1, 3000)])
+    directory.wait(directory.commit())
+    directory.wait_rewritten()
+    directory.close()
+    block = min(Path(home.path).glob("*.blk"))
+    content = bytearray(block.read_bytes())
+    rows = int.from_bytes(content[-20:-16], "little")
+    seen = [seq for seq in range(1, 1500, 100) if random_text(seq) in content]
+    assert rows > 2
+    assert len(seen) > 5
+    content[-128 - 8 * rows + 2] ^= 0x40  # where the first frame is: 4 MiB further on
+    block.write_bytes(content)
+    directory = DataDirectory(tmp_path, **options)
+    home = directory.homes[1]
+    for seq in seen:
+        assert [name[:7] for name in holders(tmp_path, random_text(seq))] == ["streams"]
+        assert home.delete(seq, erase=True)
+        settle(directory)
+        assert holders(tmp_path, random_text(seq)) == []
+    directory.close(clean=False)
+    directory = DataDirectory(tmp_path, **options)
+    found = [entry[0] for entry in directory.homes[1].get_all()]
+    assert found == sorted(set(range(1, 3000)) - set(seen))
+    directory.close()
+
+
+def test_a_segment_that_is_kept_for_another_stream_has_nothing_of_this_one(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path, threaded=False)
+    home = directory.create_stream({"name": "s"})
+    other = directory.create_stream({"name": "t"})
+    for seq in range(1, 20):
+        home.append_many([(seq, seq, b"a.b", b"", b"<%06d>" % seq)])
+        other.append_many([(seq, seq, b"a.b", b"", b"[%06d]" % seq)])
+    directory.wait(directory.commit())
+    directory.wait_applied()
+    directory.checkpoint_now(home, False)
+    directory.checkpoint_now(other, False)
+    other.append_many([(20, 20, b"a.b", b"", b"[000020]")])
+    home.append_many([(20, 20, b"a.b", b"", b"<000020>")])
+    directory.wait(directory.commit())
+    directory.wait_applied()
+    directory.close(clean=False)
+    meta = Path(other.path, "meta")
+    whole = meta.read_bytes()
+    for segment in (tmp_path / "log").glob("*.seg"):
+        # As if the log that told of the meta was retired long ago.
+        content = bytearray(segment.read_bytes())
+        at = content.find(whole)
+        while at >= 0:
+            content[at] ^= 1
+            at = content.find(whole, at + 1)
+        segment.write_bytes(content)
+    meta.write_bytes(whole[:-1])
+    directory = DataDirectory(tmp_path, threaded=False)
+    home = directory.homes[home.group]
+    assert [name[-5:] for name in holders(tmp_path, b"[000020]")[:1]]
+    assert all(name.startswith("streams/") for name in holders(tmp_path, b"<000007>"))
+    assert home.delete(7, erase=True)
+    settle(directory)
+    assert holders(tmp_path, b"<000007>") == []
+    directory.close()
+    meta.write_bytes(whole)
+    directory = DataDirectory(tmp_path, threaded=False)
+    assert [entry[0] for entry in directory.homes[other.group].get_all()] == list(range(1, 21))
+    assert [entry[0] for entry in directory.homes[home.group].get_all()] == sorted(
+        set(range(1, 21)) - {7}
+    )
+    directory.close()
+    assert not list((tmp_path / "log").glob("*.kept"))

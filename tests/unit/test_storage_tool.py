@@ -1,10 +1,14 @@
 """`python -m storage`: exit codes and words, as an operator sees them."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from storage._directory import DataDirectory
+from storage.fs import NotUsable, take_lock_to_read
 from storage.keys import ServerKeys
 
 
@@ -49,6 +53,46 @@ def test_not_a_data_directory(tmp_path: Path) -> None:
     code, words = tool("verify", str(tmp_path))
     assert (code, "not a Martlet data directory" in words) == (2, True)
     assert tool("--help")[0] == 0
+
+
+def test_what_is_no_streams_is_passed_over(tmp_path: Path) -> None:
+    """A file system's own folder, or a file that somebody left."""
+    directory = DataDirectory(tmp_path / "data")
+    directory.create_stream({"name": "s"})
+    directory.close()
+    streams = tmp_path / "data" / "streams"
+    (streams / "lost+found").mkdir()
+    (streams / ".left").write_text("by somebody")
+    for action in ("inspect", "verify"):
+        assert tool(action, str(tmp_path / "data"))[0] == 0
+    directory = DataDirectory(tmp_path / "data")
+    assert directory.damage == []
+    assert list(directory.homes) == [1]
+    directory.close()
+    assert (streams / "lost+found").is_dir()
+    assert (streams / ".left").exists()
+
+
+def test_what_the_machine_refuses_is_said(tmp_path: Path) -> None:
+    DataDirectory(tmp_path / "data").close()
+    (tmp_path / "data" / "streams").rmdir()
+    code, words = tool("inspect", str(tmp_path / "data"))
+    assert (code, "Traceback" in words, "No such file" in words) == (2, False, True)
+
+
+def test_looking_writes_nothing_and_keeps_others_out(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    DataDirectory(path).close()
+    (path / "lock").chmod(0o400)
+    assert tool("inspect", str(path))[0] == 0
+    held = take_lock_to_read(path)
+    assert held is not None
+    with pytest.raises(NotUsable, match="in use"):
+        take_lock_to_read(path)
+    os.close(held)
+    (path / "lock").unlink()
+    assert tool("inspect", str(path))[0] == 0
+    assert not (path / "lock").exists()
 
 
 def test_the_directory_may_be_what_the_server_was_given(tmp_path: Path) -> None:

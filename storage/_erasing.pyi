@@ -1,0 +1,1 @@
+"""Nothing for Python: a recovery calls it at C level."""
