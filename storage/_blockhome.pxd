@@ -30,6 +30,7 @@ cdef class BlockHome(WritingTable):
     cdef int take_rewritten(self, BlockJob* job) except -1
     cdef int remove_block(self, size_t index) except -1
     cdef int erase(self, uint64_t seq) except -1
+    cdef int forget_damaged(self, uint64_t seq) except -1
     cdef int job_done(self, BlockJob* job) except -1
     cdef int apply_forget(self, uint64_t seq) except -1
     cdef int remove_dead_cut(self) except -1

@@ -124,7 +124,7 @@ cdef class BlockHome(WritingTable):
         cdef char* at
         cdef uint64_t seed, position, end
         if self.read(seq, &record) == 0:
-            return 0
+            return self.forget_damaged(seq)
         seed = int.from_bytes(os.urandom(8), "little")
         block = self.find_block(seq)
         at = self.shop.log.extend(self.log_group, FRAME_ERASE, 16)
@@ -139,6 +139,13 @@ cdef class BlockHome(WritingTable):
         self.queue_erase(block, <uint32_t>find_slot(block, seq), seed)
         self.apply_forget(seq)
         self.touch()
+        return 1
+
+    cdef int forget_damaged(self, uint64_t seq) except -1:
+        """A record to erase that does not hold: which bytes are its own nobody knows, and it stays deleted at least."""
+        if self.forget(seq, False) == 0:
+            return 0
+        self.note_lost(1, 0, f"{self.path}: record of {seq} does not hold, it is deleted and was not overwritten")
         return 1
 
     cdef int apply_drop(self, uint64_t seq) except -1:

@@ -265,3 +265,23 @@ def test_a_segment_that_is_kept_for_another_stream_has_nothing_of_this_one(tmp_p
     )
     directory.close()
     assert not list((tmp_path / "log").glob("*.kept"))
+
+
+def test_a_record_that_does_not_hold_stays_deleted(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path, threaded=False)
+    home = directory.create_stream({"name": "s"})
+    store(directory, home, 1, 9, 80)
+    directory.wait_applied()
+    directory.checkpoint_now(home, False)
+    (block,) = Path(home.path).glob("*.blk")
+    content = block.read_bytes()
+    block.write_bytes(content.replace(b"<000005>", b"<00x005>", 1))
+    assert home.get(5) is None
+    assert home.delete(5, erase=True)
+    settle(directory)
+    assert "record of 5 does not hold, it is deleted and was not overwritten" in home.damage[-1]
+    directory.close(clean=False)
+    block.write_bytes(content)
+    directory = DataDirectory(tmp_path, threaded=False)
+    assert [entry[0] for entry in directory.homes[1].get_all()] == [1, 2, 3, 4, 6, 7, 8, 9]
+    directory.close()
