@@ -12,7 +12,7 @@ from libc.stdlib cimport calloc, free, malloc
 from storage.fs import StoreDown
 
 from storage._block cimport (
-    JOB_APPLY, JOB_ERASE, JOB_FRAME, JOB_GROUP, JOB_LEAVE, JOB_META, JOB_SPLICE, BlockJob, Extent, run_apply)
+    BLOCK_REWRITING, BLOCK_SWAPPING, Block, JOB_APPLY, JOB_ERASE, JOB_FRAME, JOB_GROUP, JOB_LEAVE, JOB_META, JOB_SPLICE, BlockJob, Extent, run_apply)
 from storage._blockqueue cimport Batch
 from storage._checkpoint cimport GroupJob, add_checkpoint, end_group, free_group, group_job
 from storage._disk cimport Job
@@ -127,13 +127,17 @@ cdef class BatchedDirectory:
         return 0
 
     cdef int let_go_maps(self, uint64_t tick) except -1:
-        """Those that nobody has used since the tick before `tick`; the kernel allows a process so many."""
+        """Those that nobody has used since the tick before `tick`; the kernel allows a process so many. Not that of a
+        block whose file is being replaced: the new one counts when it is known what died meanwhile."""
         cdef BlockHome home
+        cdef Block* block
         cdef size_t index
         for home in self.homes.values():
             for index in range(home.block_count):
-                if home.blocks[index].map != NULL and home.blocks[index].used_at + 1 < tick:
-                    home.let_go_map(home.blocks[index])
+                block = home.blocks[index]
+                if block.map != NULL and block.used_at + 1 < tick and (
+                        not block.flags & (BLOCK_REWRITING | BLOCK_SWAPPING)):
+                    home.let_go_map(block)
         return 0
 
     cdef int queue_block_work(self, Batch batch) except -1:
