@@ -25,7 +25,7 @@ cdef bint size_fits(const char* at, uint64_t size) noexcept nogil:
     """Whether a frame of this kind may have this size; of records the first one has to fit."""
     cdef int kind = at[4]
     if kind == FRAME_RECORDS:
-        return shape_of_record(at + FRAME_HEAD, size) > 0
+        return size == 0 or shape_of_record(at + FRAME_HEAD, size) > 0      # empty: the end of a whole
     if kind == FRAME_FORGET:
         return size > 0 and size % 8 == 0
     if kind == FRAME_ERASE:
