@@ -32,6 +32,7 @@ cdef class BlockHome(WritingTable):
     cdef int erase(self, uint64_t seq) except -1
     cdef int forget_damaged(self, uint64_t seq) except -1
     cdef int job_done(self, BlockJob* job) except -1
+    cdef int checkpoint_done(self, const BlockJob* job) except -1
     cdef int apply_forget(self, uint64_t seq) except -1
     cdef int remove_dead_cut(self) except -1
     cdef int remove_dead(self, Block* block) except -1

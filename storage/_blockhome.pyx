@@ -363,6 +363,27 @@ cdef class BlockHome(WritingTable):
         self.touch()
         return self.shop.queue_after(job)
 
+    cdef int checkpoint_done(self, const BlockJob* job) except -1:
+        self.checkpoint_running = False
+        if job.job.result == 0:
+            if job.data == NULL:
+                self.log_group.resume(0)    # blank: its frames are numbered from the start again
+            self.checkpoint_index = job.index
+            self.unnamed = False
+            if self.meta_writes == job.seq:
+                self.meta_writes = 0
+            self.sealed_below = max(self.sealed_below, job.at)
+            if 0 < self.cut_index <= job.index and job.segment:
+                self.remove_dead_cut()
+            if self.unframed:
+                self.frame_sealed()
+            self.shop.candidates.extend((self, number) for number in self.put_off)
+            self.put_off.clear()
+            if self.checkpoint_wanted:
+                self.touch()            # for another one, asked for meanwhile
+            self.log_group.contained_up_to(job.index, job.segment)
+        return 0
+
     cdef int job_done(self, BlockJob* job) except -1:
         """The block thread is through with `job`; free it."""
         cdef Block* block = job.block
@@ -412,24 +433,7 @@ cdef class BlockHome(WritingTable):
             if job.job.result == 0 and not block.flags & BLOCK_GONE:
                 self.need_index(block)      # the table has to know how often the file was rewritten
         elif job.kind == JOB_CHECKPOINT:
-            self.checkpoint_running = False
-            if job.job.result == 0:
-                if job.data == NULL:
-                    self.log_group.resume(0)    # blank: its frames are numbered from the start again
-                self.checkpoint_index = job.index
-                self.unnamed = False
-                if self.meta_writes == job.seq:
-                    self.meta_writes = 0
-                self.sealed_below = max(self.sealed_below, job.at)
-                if 0 < self.cut_index <= job.index and job.segment:
-                    self.remove_dead_cut()
-                if self.unframed:
-                    self.frame_sealed()
-                self.shop.candidates.extend((self, number) for number in self.put_off)
-                self.put_off.clear()
-                if self.checkpoint_wanted:
-                    self.touch()            # for another one, asked for meanwhile
-                self.log_group.contained_up_to(job.index, job.segment)
+            self.checkpoint_done(job)
         Py_XDECREF(job.keep)
         free(job.path)
         free(job.directory)
