@@ -108,7 +108,7 @@ def send_signal(command: Command) -> None:
     from server.ops.signals import SignalError, send
 
     try:
-        send(command.signal, command.signal_target, command.name, BESIDE_THE_SERVER)
+        send(command.signal, command.signal_target, command.name, COMMANDS)
     except SignalError as error:
         raise MainError(str(error)) from error
 
