@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from server.jetstream.acks import account_hash
+from server.jetstream.shorthash import short_hash
 from tests.differential.jetstream.flow import Player, remove_streams
 from tests.e2e.server import MARTLET, NATS_SERVER, ServerProcess
 
@@ -71,7 +71,7 @@ def test_acks_are_named_by_the_longer_form(tmp_path: Path, domain: str) -> None:
                 told.append((info, found["num_ack_pending"], found["ack_floor"]["stream_seq"]))
             assert any("js_ack_fc_v2 (opt-in)" in line for line in server.log())
     assert told[0] == told[1]
-    assert told[0][0][0][0].startswith(f"$JS.ACK.{domain or '_'}.{account_hash('$G')}.S.C.1.1.1.")
+    assert told[0][0][0][0].startswith(f"$JS.ACK.{domain or '_'}.{short_hash('$G')}.S.C.1.1.1.")
     assert told[0][1:] == (0, 3)
 
 
@@ -115,7 +115,7 @@ def test_flow_control_is_named_and_answered_by_the_longer_form(
 ) -> None:
     with long_form(tmp_path / "home", command) as server, closing(Player(server)) as player:
         asked = stalled(player)
-        place = f"_.{account_hash('$G')}"
+        place = f"_.{short_hash('$G')}"
         assert re.fullmatch(re.escape(f"$JS.FC.{place}.S.F.") + "[0-9A-Za-z]{4}", asked)
         short = asked.replace(place + ".", "")
         for other in (short, asked[:-4] + "....", f"$JS.FC.hub.xxxxxxxx.S.F.{asked[-4:]}"):
@@ -133,7 +133,7 @@ def test_flow_control_in_the_shorter_form(both: tuple[ServerProcess, ServerProce
         with closing(Player(server)) as player:
             asked = stalled(player)
             assert re.fullmatch(r"\$JS\.FC\.S\.F\.[0-9A-Za-z]{4}", asked)
-            longer = asked.replace("$JS.FC.", f"$JS.FC._.{account_hash('$G')}.")
+            longer = asked.replace("$JS.FC.", f"$JS.FC._.{short_hash('$G')}.")
             for other in (longer, asked[:-4] + "zzzz"):
                 player.publish(other, b"")
                 assert is_still_waiting(player, asked), other
@@ -159,7 +159,7 @@ def floors(server: ServerProcess, tail: str) -> list[tuple[int, int]]:
     told = []
     with closing(Player(server)) as player:
         pulled(player)
-        places = [f"_.{account_hash('$G')}", f"_.{account_hash('other')}", "hub.xxxxxxxx"]
+        places = [f"_.{short_hash('$G')}", f"_.{short_hash('other')}", "hub.xxxxxxxx"]
         for seq, place in enumerate(places, start=1):
             player.publish(LONG.format(place=place, seq=seq) + tail, b"+ACK")
             info = ask(player, "CONSUMER.INFO.S.C", {})
