@@ -2,7 +2,7 @@
 
 A view is taken in the order log, checkpoint, blocks: what the log no longer has is in the
 checkpoint that is read after it, and every block file is at least as new as the checkpoint that
-names it.
+names it. A file that is not there is believed only when the log was read behind that.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ from pyspark_jetstream.view import BlockView, StreamView, Unreadable
 
 IDENTITY = struct.Struct("<8sH6x16sQ16xQ")
 LAST = 0xFFFFFFFFFFFFFFFF
+LOOKS_MAX = 10
+"""At a stream whose blocks go while they are looked at."""
 PLACES = ("", "data", "jetstream/data", "jetstream")
 
 
@@ -105,6 +107,8 @@ class StreamFiles:
         self._torn_seen: object = None
         self._state: StateFile | None = None
         self._extents: dict[int, tuple[object, Extent]] = {}
+        self._absent: set[int] = set()  # blocks that the last view found no file of
+        self._judged: set[int] = set()  # those of them for which the log was read once more
 
     def meta(self, with_names: bool = True) -> Meta:
         seen = signature(self.folder / "meta")
@@ -112,6 +116,7 @@ class StreamFiles:
             meta = self._read_meta(with_names)
             if self._meta is not None and meta.salt != self._meta.salt:
                 self._extents.clear()  # the group of a deleted stream, given again
+                self._judged.clear()
             self._meta = meta
             self._meta_seen = seen
             self._state = StateFile(self.folder, self._meta.salt, self._meta.group)
@@ -133,7 +138,9 @@ class StreamFiles:
         raise FileNotFoundError(path)
 
     def view(self, meta: Meta, since: Since) -> StreamView:
+        """Right when its `is_final` says so, else to be taken anew, once the log was read again."""
         assert self._state is not None
+        self._absent = set()
         state = self._state.read()
         floor = max(state.floor, since.floor)
         last = max(since.last_known(state.index, state.last_seq), floor - 1)
@@ -159,6 +166,15 @@ class StreamFiles:
         }
         return view
 
+    def is_final(self) -> bool:
+        """Whether the log that the last view goes by is newer than all absences it met.
+
+        A file goes only behind a durable frame that says so: the log may have got it after it was
+        read. Numbers are not used again, so one more reading of the log is enough for each.
+        """
+        before, self._judged = self._judged, self._absent
+        return self._absent <= before
+
     def _blocks(
         self, state: State, view: StreamView, last: int, dead: array[int]
     ) -> Iterator[BlockView]:
@@ -182,7 +198,9 @@ class StreamFiles:
                     block.dead = pack(dead_of | between(dead_seqs, block))
                     yield block
             except FileNotFoundError:
-                continue
+                self._absent.add(number)
+                if row is not None:
+                    known[number] = row  # judged below, as if it had not been listed
             except NotBegun:
                 break  # nor has any behind it
             except BlockDamaged as failed:
@@ -190,6 +208,7 @@ class StreamFiles:
                     view.damaged.append(unreadable(number, row, failed))
         for row in known.values():
             if is_missed(row, view, dead_seqs):
+                self._absent.add(row.number)
                 view.missing.append((row.number, row.first_seq, row.last_seq))
 
     def _files(self, state: State) -> list[tuple[int, Path]]:
@@ -197,8 +216,12 @@ class StreamFiles:
         found = {int(path.stem, 16): path for path in self.folder.glob("*.blk")}
         for number in range(state.next_number, max(found, default=0)):
             path = self.folder / f"{number:016x}.blk"
-            if number not in found and path.exists():
+            if number in found:
+                continue
+            if path.exists():
                 found[number] = path
+            else:
+                self._absent.add(number)
         return sorted(found.items())
 
     def _block(
@@ -522,11 +545,18 @@ class Directory:
         self, folder: Path, wanted: Callable[[str, str], bool], with_names: bool
     ) -> StreamView | None:
         files = self._streams.setdefault(folder.name, StreamFiles(folder, self.master))
-        meta = files.meta(with_names)
-        if not wanted(meta.account, meta.stream):
-            return None
-        since = self._log.groups.setdefault(meta.group, Since())
-        return None if since.deleted else files.view(meta, since)
+        for _ in range(LOOKS_MAX):
+            meta = files.meta(with_names)
+            if not wanted(meta.account, meta.stream):
+                return None
+            since = self._log.groups.setdefault(meta.group, Since())
+            if since.deleted:
+                return None
+            view = files.view(meta, since)
+            if files.is_final():
+                break
+            self._log.refresh()
+        return view  # a loss that is told falsely in the end is better than one that is not told
 
     def _has_all_named(self, views: list[StreamView]) -> bool:
         found = {name for view in views for name in (view.stream, view.name)}

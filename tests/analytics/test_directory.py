@@ -9,12 +9,15 @@ from pathlib import Path
 import pytest
 
 from pyspark_jetstream import reading
-from pyspark_jetstream.directory import Directory
+from pyspark_jetstream.committed import Since, State
+from pyspark_jetstream.directory import Directory, StreamFiles
 from pyspark_jetstream.errors import BlockDamaged, DataLoss
+from pyspark_jetstream.meta import Meta
 from pyspark_jetstream.scan import Tally
+from pyspark_jetstream.view import StreamView
 from storage._store import StreamStore
 from storage.filestore import FileStores
-from tests.analytics.stores import SMALL_BLOCKS, live, parsed, settings, settle
+from tests.analytics.stores import SMALL_BLOCKS, checkpoint, live, parsed, settings, settle
 
 
 def rows_read(path: Path) -> list[tuple[int, str, int, bytes]]:
@@ -203,4 +206,82 @@ def test_a_reader_outlives_starts_and_groups_given_again(
     (view,) = reader.views()
     assert (view.name, view.last_seq) == ("$G/OTHER", 100)
     assert len(rows_read(tmp_path)) == 99
+    stores.close()
+
+
+@pytest.mark.parametrize("listed", [False, True], ids=["before the listing", "behind it"])
+def test_blocks_that_go_while_they_are_looked_at_are_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, listed: bool
+) -> None:
+    """The log was read before the limits dropped them, and the folder is listed after that."""
+    stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    store = stores.create(settings("S"))
+    for at in range(1, 1001):
+        store.store("a", b"", b"payload %d" % at, at)
+    checkpoint(stores)
+    before = len(list(tmp_path.rglob("*.blk")))
+    real, looks = StreamFiles._files, []
+
+    def files(self: StreamFiles, state: State) -> list[tuple[int, Path]]:
+        looks.append(state.index)
+        found = real(self, state) if listed else None
+        if len(looks) == 1:
+            store.compact(700)
+            settle(stores)
+            assert len(list(tmp_path.rglob("*.blk"))) < before, "the case at hand"
+        return real(self, state) if found is None else found
+
+    monkeypatch.setattr(StreamFiles, "_files", files)
+    reader = Directory(str(tmp_path))
+    (view,) = reader.views()
+    assert (view.missing, view.first_seq, view.last_seq) == ([], 700, 1000)
+    assert view.blocks[0].first_seq == 700
+    assert len(looks) == 2
+    reader.views()
+    assert len(looks) == 3
+    stores.close()
+
+
+def test_a_file_that_is_gone_for_good_costs_one_more_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    store = stores.create(settings("S"))
+    for at in range(1, 1001):
+        store.store("a", b"", b"payload %d" % at, at)
+    checkpoint(stores)
+    min(tmp_path.rglob("*.blk")).unlink()
+    looks = []
+    real = StreamFiles.view
+
+    def counted(self: StreamFiles, meta: Meta, since: Since) -> StreamView:
+        looks.append(meta.group)
+        return real(self, meta, since)
+
+    monkeypatch.setattr(StreamFiles, "view", counted)
+    reader = Directory(str(tmp_path))
+    for wanted in (2, 3, 4):
+        (view,) = reader.views()
+        assert [number for number, _, _ in view.missing] == [1]
+        assert len(looks) == wanted
+    stores.close()
+
+
+def test_a_stream_that_is_deleted_while_it_is_looked_at_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    store = stores.create(settings("S"))
+    for at in range(1, 1001):
+        store.store("a", b"", b"payload %d" % at, at)
+    checkpoint(stores)
+    real = StreamFiles._files
+
+    def files(self: StreamFiles, state: State) -> list[tuple[int, Path]]:
+        stores.delete(store)
+        settle(stores)
+        return real(self, state)
+
+    monkeypatch.setattr(StreamFiles, "_files", files)
+    assert Directory(str(tmp_path)).views() == []
     stores.close()
