@@ -63,7 +63,7 @@ class Follower:
             return view.first_seq
         if reached > view.claimed_last + 1:
             self.tally.note(offsets.waiting(view, reached))
-        if reached < view.first_seq <= view.last_seq:
+        if reached < view.first_seq:
             what = f"stream {view.name} begins at {view.first_seq}; {reached} was to be read next"
             plan.lose(self.asked, what, self.tally)
         return max(reached, view.first_seq)

@@ -20,6 +20,7 @@ from pyspark_jetstream import export, tables
 from pyspark_jetstream.errors import DataLoss, JetStreamError
 from pyspark_jetstream.follow import Follower, Step
 from pyspark_jetstream.plan import Piece
+from pyspark_jetstream.scan import Tally
 from storage._store import StreamStore
 from storage.filestore import FileStores
 from tests.analytics.stores import SMALL_BLOCKS, live, parsed, settings, settle
@@ -264,6 +265,25 @@ def test_options_start_a_table_and_do_not_change_it_later(
     settle(stores)
     with pytest.raises(DataLoss, match="begins at 50, not at 20"):
         export.to_parquet(parsed(tmp_path, startingOffsets="20"), str(tmp_path / "new"), silent)
+
+
+def test_what_is_gone_from_an_emptied_stream_is_told(tmp_path: Path, stores: FileStores) -> None:
+    store, root = stores.create(settings("S")), str(tmp_path / "out")
+    fill(store, 100)
+    settle(stores)
+    assert export.to_parquet(parsed(tmp_path), root, silent) == 100
+    fill(store, 50)
+    store.purge()
+    settle(stores)
+    with pytest.raises(DataLoss, match="begins at 151; 101 was to be read next"):
+        export.to_parquet(parsed(tmp_path), root, silent)
+    tally, asked = Tally(), parsed(tmp_path, failOnDataLoss="false")
+    for _ in range(2):
+        assert export.to_parquet(asked, root, silent, tally) == 0
+    assert tally.lost == 1
+    fill(store, 5)
+    settle(stores)
+    assert export.to_parquet(parsed(tmp_path), root, silent) == 5
 
 
 @pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
