@@ -99,8 +99,13 @@ def listed_subjects(block: Block) -> list[str] | None:
 class Uploader:
     """Brings an archive up to date with a data directory."""
 
-    def __init__(self, directory: str, target: str, *, follow: bool = False) -> None:
-        """`follow`: what the server's limits dropped goes from the archive too."""
+    def __init__(
+        self, directory: str, target: str, *, follow: bool = False, token: str | None = None
+    ) -> None:
+        """`follow`: what the server's limits dropped goes from the archive too.
+
+        `token`: of a process that makes one uploader after the other, for its claims.
+        """
         self._directory = Directory(directory)
         self._path = self._directory.path
         self._folder = Folder(target, make=True)
@@ -108,7 +113,7 @@ class Uploader:
         self._follow = follow
         self._swept = False
         self._identity = read_identity(self._path)[0].hex()
-        self._claim = Claim(self._folder)
+        self._claim = Claim(self._folder, token=token)
         self._root = self._read_root() or self._new_root()
 
     def _new_root(self) -> dict[str, Any]:
@@ -166,8 +171,7 @@ class Uploader:
         for key in list(self._folder.keys("streams")):
             ours = OURS.fullmatch(key)
             if ours is not None and key not in known and ours[1] not in unread:
-                self._claim.keep()
-                self._folder.delete(key)
+                self._delete(key)
 
     def _drop_deleted(self, salts: set[int], report: Report) -> None:
         """Streams that the server deleted; first from the list: nobody is to find half of one."""
@@ -185,9 +189,9 @@ class Uploader:
             self._put_root()
         for key, manifest in gone:
             for entry in manifest["blocks"]:
-                self._folder.delete(entry["key"])
+                self._delete(entry["key"])
                 report.removed += 1
-            self._folder.delete(key)
+            self._delete(key)
 
     def _manifest(self, view: StreamView) -> tuple[int | str, Manifest]:
         """How the stream is listed, and its blocks so far."""
@@ -226,7 +230,7 @@ class Uploader:
         self._save(key, manifest, entries, unsent)
         self._list(listed)
         for old in stale:
-            self._folder.delete(old)
+            self._delete(old)
 
     def _lost(self, view: StreamView, manifest: Manifest) -> list[list[int]]:
         """What the server lost to damage; of what its limits dropped since, too."""
@@ -310,7 +314,12 @@ class Uploader:
             "dead": dead,
         }
 
+    def _delete(self, key: str) -> None:
+        self._claim.keep()
+        self._folder.delete(key)
+
     def _send(self, key: str, content: bytes, report: Report) -> None:
+        self._claim.keep()
         if self._folder.size(key) == len(content):
             report.found += 1
             return

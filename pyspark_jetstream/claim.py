@@ -3,7 +3,7 @@
 A folder is locked, and the lock goes with the process. In an object store an object says who has
 the archive and until when: it is taken and kept by puts that fail when somebody else changed it
 meanwhile, so whoever slept past its time finds out before the next save. After a kill the others
-wait for that time.
+wait for that time; who could not give it up, for want of a network, takes it again by its token.
 """
 
 from __future__ import annotations
@@ -25,17 +25,27 @@ LOCK = "uploader.lock"
 LEASE_S = 300.0
 
 
+def new_token() -> str:
+    return secrets.token_hex(8)
+
+
 class Claim:
     """Held within a `with`."""
 
-    def __init__(self, folder: Folder, now_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        folder: Folder,
+        now_s: Callable[[], float] = time.time,
+        token: str | None = None,
+    ) -> None:
+        """`token`: what was left behind with it, by a claim that could not be given up, is ours."""
         self._folder, self._now_s = folder, now_s
         self._place = local_path(folder.place)
         self._file: IO[str] | None = None
         self._tag: Tag | None = None
         self._until_s = 0.0
         self._name = f"{socket.gethostname()}, process {os.getpid()}"
-        self._token = secrets.token_hex(8)
+        self._token = token or new_token()
 
     def __enter__(self) -> Claim:
         if self._place is not None:
@@ -46,17 +56,26 @@ class Claim:
         if there is not None:
             content, self._tag = there
             other = json.loads(content)
-            if other["until"] > self._now_s():
+            if other["token"] != self._token and other["until"] > self._now_s():
                 raise self._taken(other["by"], other["until"])
         self._put()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
+    def __exit__(self, *failure: object) -> None:
+        error = failure[1] if len(failure) > 1 else None
+        try:
+            self._give_up()
+        except Exception as failed:  # obstore has one class of error per store
+            if not isinstance(error, BaseException):
+                raise
+            error.add_note(f"{self._folder.place}: {KEY} stays until its time is over: {failed}")
+
+    def _give_up(self) -> None:
+        file, self._file, self._tag = self._file, None, None
+        if file is not None:
+            file.close()
         elif self._is_ours():
             self._folder.delete(KEY)
-        self._file, self._tag = None, None
 
     def keep(self) -> None:
         """Before each change that relies on it. JetStreamError when somebody else has it by now."""

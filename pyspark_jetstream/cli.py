@@ -119,15 +119,17 @@ def run_archive(arguments: argparse.Namespace) -> int:
     if arguments.verify:
         return verify_archive(arguments)
     from pyspark_jetstream.archive import Uploader
+    from pyspark_jetstream.claim import new_token
 
     uploader: Uploader | None = None
-    damaged = 0
+    token, damaged = new_token(), 0
 
     def work() -> None:
         nonlocal damaged, uploader
         # One that failed is not used again: it may know of objects that were never put.
         used, uploader = uploader, None
-        used = used or Uploader(arguments.data, arguments.to, follow=arguments.follow)
+        follow = arguments.follow
+        used = used or Uploader(arguments.data, arguments.to, follow=follow, token=token)
         report = used.run()
         uploader = used
         say(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from email.utils import formatdate
 from hashlib import md5
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,7 +15,7 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from pyspark_jetstream import objects, reading, scan
+from pyspark_jetstream import cli, objects, reading, scan
 from pyspark_jetstream.archive import Uploader
 from pyspark_jetstream.claim import LEASE_S, Claim
 from pyspark_jetstream.errors import JetStreamError
@@ -32,6 +34,7 @@ class Bucket(ThreadingHTTPServer):
         self.objects: dict[str, bytes] = {}
         self.puts: list[str] = []
         self.ranges: list[str] = []
+        self.fails = False
 
 
 class Requests(BaseHTTPRequestHandler):
@@ -58,6 +61,8 @@ class Requests(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         content = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.server.fails:
+            return self._answer(403)
         if "Credential=KEY" not in self.headers.get("Authorization", ""):
             return self._answer(403)
         there = self.server.objects.get(self.path)
@@ -81,6 +86,8 @@ class Requests(BaseHTTPRequestHandler):
         self._answer(200, answer.encode())
 
     def do_GET(self) -> None:
+        if self.server.fails:
+            return self._answer(403)
         path, _, query = self.path.partition("?")
         if path == "/bucket" and "list-type=2" in query:
             return self._list(parse_qs(query)["prefix"][0])
@@ -177,6 +184,85 @@ def test_one_uploader_at_a_time(bucket: Bucket) -> None:
             one.keep()
         one.__exit__()
         assert list(bucket.objects) == ["/bucket/some/uploader.json"]
+
+
+def test_an_outage_does_not_shut_the_uploader_out(
+    tmp_path: Path,
+    bucket: Bucket,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """It could not give its claim up, and need not wait for it: another one has to."""
+    stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    store = stores.create(settings("S"))
+    url, put, rounds = "s3://bucket/some/where", Folder.put, []
+
+    def failing(folder: Folder, key: str, content: bytes) -> None:
+        bucket.fails = len(rounds) == 1 and key.endswith(".blk")
+        put(folder, key, content)
+
+    def between(seconds: float) -> None:
+        rounds.append(seconds)
+        bucket.fails = False
+        if len(rounds) == 2:
+            with pytest.raises(JetStreamError, match="another uploader is at work"):
+                Uploader(str(tmp_path), url).run()
+        if len(rounds) == 3:
+            raise KeyboardInterrupt
+        for at in range(500):
+            store.store("a", b"", b"p%d" % at, at)
+        settle(stores)
+
+    monkeypatch.setattr(Folder, "put", failing)
+    monkeypatch.setattr(time, "sleep", between)
+    words = ["archive", "--data", str(tmp_path), "--to", url, "--every", "9"]
+    assert cli.main(words) == 130
+    assert "403" in capfd.readouterr().err
+    assert not [path for path in bucket.objects if path.endswith("uploader.json")]
+    assert reading.read_table(parsed(url)).num_rows > 500
+    stores.close()
+
+
+def test_what_went_wrong_is_not_hidden_by_a_claim_that_stays(bucket: Bucket) -> None:
+    with pytest.raises(ZeroDivisionError) as told, Claim(Folder("s3://bucket/some")):
+        bucket.fails = True
+        raise ZeroDivisionError
+    assert "uploader.json stays" in told.value.__notes__[0]
+
+
+def test_the_claim_is_kept_while_blocks_are_sent(
+    tmp_path: Path, bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    store = stores.create(settings("S"))
+    for at in range(1, 1001):
+        store.store("a", b"", b"p%d" % at, at)
+    settle(stores)
+    uploader = Uploader(str(tmp_path), "s3://bucket/some/where")
+    now_s, real, kept = [1000.0], {"put": Folder.put, "delete": Folder.delete}, []
+
+    def slow(name: str) -> Callable[..., None]:
+        def work(folder: Folder, key: str, *content: bytes) -> None:
+            claim = json.loads(bucket.objects["/bucket/some/where/uploader.json"])
+            kept.append(claim["until"] > now_s[0])
+            now_s[0] += LEASE_S * 0.6
+            real[name](folder, key, *content)
+
+        return work
+
+    for name in real:
+        monkeypatch.setattr(Folder, name, slow(name))
+    monkeypatch.setattr(uploader._claim, "_now_s", lambda: now_s[0])
+    assert uploader.run().sent > 2
+    store.compact(700)
+    settle(stores)
+    uploader._follow = True
+    assert uploader.run().removed > 1
+    stores.delete(store)
+    settle(stores)
+    assert uploader.run().removed > 0
+    assert all(kept)
+    stores.close()
 
 
 def test_objects_that_nothing_lists_are_swept(tmp_path: Path, bucket: Bucket) -> None:
