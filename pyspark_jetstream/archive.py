@@ -10,7 +10,7 @@ folder is GROUP-SALT.
 A block is listed only when its object is complete. An object that is there but not listed, because
 an upload was killed, is found by its name and not sent again; one that nothing will list is swept
 by the next uploader, for it may hold what was erased meanwhile. A manifest also lists what could
-not be sent, so that readers are told of the hole.
+not be sent, and what the server dropped before it was, so that readers are told of the hole.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pyspark_jetstream import spans
 from pyspark_jetstream._walk import walk
 from pyspark_jetstream.blockfile import HEAD_BYTES, TRAILER_BYTES, Block
 from pyspark_jetstream.claim import Claim
@@ -207,17 +208,18 @@ class Uploader:
         key = manifest_key(listed)
         manifest["meta"] = base64.b64encode(meta).decode()
         manifest["floor"] = view.floor
-        manifest["lost"] = self._lost(view, manifest)
         entries = {entry["number"]: entry for entry in manifest["blocks"]}
         unsent = {number: (first, last) for number, first, last in manifest.get("unsent", [])}
+        self._note_dropped(view, manifest, entries, unsent)
         stale = self._drop_gone(view, entries, unsent, report)
+        manifest["lost"] = self._lost(view, manifest, entries)
         unsaved = 0
         for block in view.blocks:
             if not block.sealed:
                 continue
             before = entries.get(block.number)
             entry = self._block(view, block, before, key.rpartition("/")[0], report)
-            note_unsent(block, entry, unsent)
+            note_unsent(block, entry, unsent, manifest["dropped"])
             if before is not None and (entry is None or before["key"] != entry["key"]):
                 stale.append(entries.pop(block.number)["key"])
             if entry is not None:
@@ -227,15 +229,52 @@ class Uploader:
                 self._save(key, manifest, entries, unsent)
                 unsaved = 0
         self._note_unreadable(view, entries, unsent, report)
+        ends = [block.last_seq for block in view.blocks if block.sealed]
+        manifest["through"] = max((manifest["through"], *ends))
         self._save(key, manifest, entries, unsent)
         self._list(listed)
         for old in stale:
             self._delete(old)
 
-    def _lost(self, view: StreamView, manifest: Manifest) -> list[list[int]]:
-        """What the server lost to damage; of what its limits dropped since, too."""
-        before = [] if self._follow else map(tuple, manifest.get("lost", []))
-        return [list(span) for span in sorted({*before, *view.lost})]
+    def _note_dropped(
+        self,
+        view: StreamView,
+        manifest: Manifest,
+        entries: dict[int, Entry],
+        unsent: dict[int, tuple[int, int]],
+    ) -> None:
+        """What limits took before it was sent: nothing else tells that it was ever there.
+
+        `through` is the last sequence of which the archive knows what became of it.
+        """
+        ends = [manifest["through"]] if "through" in manifest else []
+        ends += [entry["last_seq"] for entry in entries.values()]
+        ends += [last for _, last in unsent.values()]
+        # A cut has sequences used again.
+        through = min(max(ends, default=view.floor - 1), view.claimed_last)
+        dropped = [] if self._follow else list(map(as_span, manifest.get("dropped", [])))
+        if through + 1 < view.floor and not self._follow:
+            dropped.append((through + 1, view.floor - 1))
+        manifest["dropped"] = [list(span) for span in spans.joined(dropped)]
+        manifest["through"] = max(through, view.floor - 1)
+
+    def _lost(
+        self, view: StreamView, manifest: Manifest, entries: dict[int, Entry]
+    ) -> list[list[int]]:
+        """What the server lost to damage, but for copies that were sent before; of what its limits
+        dropped since, too.
+        """
+        now = [(max(first, view.floor), last) for first, last in view.lost]
+        known = list(map(as_span, manifest.get("lost", [])))
+        if self._follow:
+            known = [one for one in known if any(is_touched(one, other) for other in now)]
+        readable = {block.number for block in view.blocks}
+        copied = [
+            (entry["first_seq"], entry["last_seq"])
+            for number, entry in entries.items()
+            if number in view.held and number not in readable
+        ]
+        return [list(span) for span in sorted({*known, *spans.without(now, copied)})]
 
     def _note_unreadable(
         self,
@@ -361,12 +400,28 @@ def read_checked(path: Path, view: StreamView, number: int) -> tuple[bytes, Bloc
     return content, opened
 
 
-def note_unsent(block: BlockView, entry: Entry | None, unsent: dict[int, tuple[int, int]]) -> None:
-    """Keep the list of blocks that have messages and no copy in the archive."""
-    if entry is None and block.messages:
-        unsent[block.number] = (block.first_seq, block.last_seq)
-    else:
+def note_unsent(
+    block: BlockView,
+    entry: Entry | None,
+    unsent: dict[int, tuple[int, int]],
+    dropped: list[list[int]],
+) -> None:
+    """Keep the lists of what has messages and no copy in the archive: of blocks, of sequences."""
+    if entry is not None or not block.messages:
         unsent.pop(block.number, None)
+    elif Path(block.location).exists():
+        unsent[block.number] = (block.first_seq, block.last_seq)
+    elif block.number not in unsent:
+        dropped.append([block.first_seq, block.last_seq])  # it went while we looked
+
+
+def as_span(listed: list[int]) -> spans.Span:
+    first, last = listed
+    return first, last
+
+
+def is_touched(one: spans.Span, other: spans.Span) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
 
 
 def folder_name(listed: int | str) -> str:
@@ -462,7 +517,8 @@ class Archive:
             return None
         view = StreamView(meta.account, meta.stream, group, meta.salt, manifest["floor"], meta.key)
         view.blocks = list(self._blocks(manifest))
-        view.lost = [(first, last) for first, last in manifest.get("lost", [])]
+        view.lost = list(map(as_span, manifest.get("lost", [])))
+        view.dropped = list(map(as_span, manifest.get("dropped", [])))
         view.damaged = [unsent_block(*unsent) for unsent in manifest.get("unsent", [])]
         if view.blocks:
             unsent_from = (unsent.first_seq for unsent in view.damaged)

@@ -56,7 +56,10 @@ class Follower:
     def _begin(self, view: StreamView, offsets_reached: dict[str, int]) -> int:
         reached = offsets_reached.get(view.name)
         if reached is None:
-            return self._first(view, is_later=bool(offsets_reached))
+            begin = self._first(view, is_later=bool(offsets_reached))
+            if begin > view.first_seq:
+                self._lose_dropped(view, begin)
+            return begin
         if offsets.may_be_other(view, offsets_reached, reached):
             what = f"stream {view.name} ends at {view.claimed_last}; {reached} was to be read next"
             plan.lose(self.asked, f"{what}: it was deleted and made anew", self.tally)
@@ -66,7 +69,12 @@ class Follower:
         if reached < view.first_seq:
             what = f"stream {view.name} begins at {view.first_seq}; {reached} was to be read next"
             plan.lose(self.asked, what, self.tally)
-        return max(reached, view.first_seq)
+        begin = max(reached, view.first_seq)
+        self._lose_dropped(view, begin)
+        return begin
+
+    def _lose_dropped(self, view: StreamView, begin: int) -> None:
+        plan.lose_dropped(view, (begin, view.last_seq + 1), self.asked, self.tally)
 
     def _first(self, view: StreamView, is_later: bool) -> int:
         """Of a stream that was never read. One that appears later begins at its first message."""

@@ -61,7 +61,10 @@ def resolve(view: StreamView, options: Options, starting: int, tally: Tally | No
     end = position(LATEST if end is None else end, view)
     if explicit and start < view.first_seq:
         lose(options, f"stream {view.name} begins at {view.first_seq}, not at {start}", tally)
-    return max(start, view.first_seq), min(end, behind)
+    span = max(start, view.first_seq), min(end, behind)
+    if explicit:
+        lose_dropped(view, span, options, tally)
+    return span
 
 
 def position(offset: int, view: StreamView) -> int:
@@ -78,6 +81,17 @@ def lose(
         raise DataLoss(f"{what}: rows are gone (failOnDataLoss=false goes on without them)")
     if tally is not None:
         tally.lose(what, is_damage)
+
+
+def lose_dropped(
+    view: StreamView, span: Range, options: Options, tally: Tally | None = None
+) -> None:
+    """For who reads on from a sequence; who takes what there is has lost nothing, as elsewhere."""
+    begin, behind = span
+    for low, high in view.dropped:
+        if low < behind and high >= begin:
+            what = f"stream {view.name} goes on at {high + 1}, not at {max(low, begin)}: its limits"
+            lose(options, f"{what} took these before they were archived", tally)
 
 
 def pieces_of(

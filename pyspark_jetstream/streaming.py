@@ -132,6 +132,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 what = f"stream {name} begins at {view.first_seq}; {begin} was to be read next"
                 plan.lose(self._asked, what, tally)
             span = (max(begin, view.first_seq), behind)
+            if name in start:
+                plan.lose_dropped(view, span, self._asked, tally)
             pieces += plan.pieces_of(view, span, self._asked, Predicates(), tally)
         tell(tally, self._asked)
         return partitions_of(pieces, self._asked)

@@ -55,6 +55,7 @@ class StreamView:
     claimed_last: int = 0
     blocks: list[BlockView] = field(default_factory=list)
     lost: list[tuple[int, int]] = field(default_factory=list)
+    dropped: list[tuple[int, int]] = field(default_factory=list)  # never came to the archive
     missing: list[tuple[int, int, int]] = field(default_factory=list)  # number, first, last
     damaged: list[Unreadable] = field(default_factory=list)
     held: frozenset[int] = frozenset()  # numbers of all blocks with messages, readable or not

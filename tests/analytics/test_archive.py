@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from pyspark_jetstream import archive, plan, reading, scan
+from pyspark_jetstream import archive, export, plan, reading, scan
 from pyspark_jetstream.archive import Uploader
 from pyspark_jetstream.claim import Claim
+from pyspark_jetstream.directory import Directory
 from pyspark_jetstream.errors import BlockDamaged, DataLoss, JetStreamError, NotUsable
 from pyspark_jetstream.objects import Folder, ObjectSource
 from pyspark_jetstream.options import Options
@@ -317,6 +319,117 @@ def test_a_block_that_is_damaged_later_stays_as_it_was_sent(
     report = Uploader(str(tmp_path), str(target), follow=True).run()
     assert report.removed == 0
     assert seqs(target) == wanted
+
+
+@pytest.mark.parametrize("how", ["gone", "another"])
+def test_a_copy_from_before_the_server_noticed_the_damage_is_read(
+    tmp_path: Path, stores: FileStores, store: StreamStore, how: str
+) -> None:
+    target = tmp_path / "archive"
+    checkpoint(stores)
+    Uploader(str(tmp_path), str(target)).run()
+    wanted = seqs(target)
+    stores.close()
+    blocks = sorted((tmp_path / "data" / "streams").glob("*/*.blk"))
+    before, broken = blocks[1], blocks[2]
+    broken.unlink()
+    if how == "another":
+        shutil.copy(blocks[4], broken)
+    opened = noticed(tmp_path)
+    (view,) = Directory(str(tmp_path)).views()
+    assert view.lost, "the case at hand"
+    with pytest.raises(DataLoss, match="to damage"):
+        seqs(tmp_path)
+    for follow in (False, True):
+        assert Uploader(str(tmp_path), str(target), follow=follow).run().removed == 0
+        assert seqs(target) == wanted
+    fresh = tmp_path / "fresh"
+    Uploader(str(tmp_path), str(fresh)).run()
+    with pytest.raises(DataLoss, match="to damage"):
+        seqs(fresh)
+    opened.close()
+    before.unlink()
+    opened = noticed(tmp_path)
+    Uploader(str(tmp_path), str(fresh)).run()
+    (lost,) = manifest_of(fresh)["lost"]
+    assert lost == list(view.lost[0]), "but not what is in a copy"
+    opened.close()
+
+
+def noticed(path: Path) -> FileStores:
+    """A server that has met all damage."""
+    opened = FileStores(path / "data", **SMALL_BLOCKS)
+    (store,) = opened.stores.values()
+    live(store)
+    checkpoint(opened)
+    return opened
+
+
+def manifest_of(target: Path) -> dict[str, Any]:
+    (path,) = target.glob("streams/*/manifest.json")
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def test_what_limits_dropped_before_it_was_sent_is_told_to_who_reads_on(
+    tmp_path: Path, stores: FileStores, store: StreamStore
+) -> None:
+    target = tmp_path / "archive"
+    Uploader(str(tmp_path), str(target)).run()
+    through = sealed_through(tmp_path)
+    tables, taken = str(tmp_path / "out"), parsed(target)
+    export.to_parquet(taken, tables, lambda words: None)
+    fill(store, 1000)
+    store.compact(2701)
+    settle(stores)
+    for _ in range(2):
+        assert Uploader(str(tmp_path), str(target)).run().damaged == []
+        assert manifest_of(target)["dropped"] == [[through + 1, 2700]]
+    end = sealed_through(tmp_path)
+    there = [*range(1, through + 1), *range(2701, end + 1)]
+    assert seqs(target) == there
+    assert seqs(target, startingOffsets="2701") == there[through:]
+    words = f"goes on at 2701, not at {through + 1}"
+    with pytest.raises(DataLoss, match=words):
+        seqs(target, startingOffsets="350")
+    with pytest.raises(DataLoss, match=words):
+        export.to_parquet(taken, tables, lambda words: None)
+    export.to_parquet(taken, str(tmp_path / "whole"), lambda words: None)
+    with pytest.raises(DataLoss, match=words):
+        export.to_parquet(parsed(target, startingOffsets="350"), str(tmp_path / "late"), print)
+    tally, asked = scan.Tally(), parsed(target, failOnDataLoss="false", startingOffsets="350")
+    assert reading.read_table(asked, tally).column("seq").to_pylist() == there[349:]
+    assert (tally.lost, tally.damaged) == (1, 0)
+    fill(store, 1000)
+    store.compact(2901)
+    settle(stores)
+    Uploader(str(tmp_path), str(target)).run()
+    assert manifest_of(target)["dropped"] == [[through + 1, 2700]], "the rest was sent"
+    Uploader(str(tmp_path), str(target), follow=True).run()
+    assert manifest_of(target)["dropped"] == []
+    assert seqs(target, startingOffsets="2901")[0] == 2901
+
+
+def test_a_block_that_goes_while_it_is_sent_is_no_damage(
+    tmp_path: Path, stores: FileStores, store: StreamStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "archive"
+    uploader = Uploader(str(tmp_path), str(target))
+    real = uploader._directory.views
+
+    def views(**more: bool) -> list[StreamView]:
+        found = real(**more)
+        store.compact(1000)
+        settle(stores)
+        return found
+
+    monkeypatch.setattr(uploader._directory, "views", views)
+    uploader.run()
+    assert manifest_of(target)["unsent"] == []
+    assert seqs(target) == list(range(min(seqs(target)), sealed_through(tmp_path) + 1))
+    uploader.run()
+    ((first, last),) = manifest_of(target)["dropped"]
+    assert (first, last) == (1, seqs(target)[0] - 1)
 
 
 def test_a_framed_block_with_a_damaged_frame_is_not_archived(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'ma
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from pyspark_jetstream import export, left_out, reading
+from pyspark_jetstream.archive import Uploader
 from pyspark_jetstream.directory import Directory
 from pyspark_jetstream.errors import DataLoss, OptionError
 from pyspark_jetstream.limits import end_of_messages
@@ -359,6 +360,25 @@ def test_what_planning_leaves_out_is_told(
     tables, tally = str(tmp_path / "out"), Tally()
     export.to_parquet(asked, tables, print, tally)
     assert tally.notes == ["stream $G/S begins at 1500, not at 7"]
+
+
+def test_what_never_came_to_the_archive_is_told(
+    tmp_path: Path, stores: FileStores, store: StreamStore
+) -> None:
+    target = tmp_path / "archive"
+    Uploader(str(tmp_path), str(target)).run()
+    source = reader(target)
+    behind = source.latestOffset(source.initialOffset(), ReadAllAvailable())
+    fill(store, 3 * COUNT)
+    store.compact(3 * COUNT)
+    settle(stores)
+    Uploader(str(tmp_path), str(target)).run()
+    words = f"goes on at {3 * COUNT}, not at {behind['$G/S']}: its limits"
+    end = source.latestOffset(behind, ReadAllAvailable())
+    with pytest.raises(DataLoss, match=words):
+        source.partitions(behind, end)
+    on = {"$G/S": 3 * COUNT}
+    assert seqs_of(source, on, end)[0] == 3 * COUNT
 
 
 def test_options_of_the_other_kind_are_refused(
