@@ -205,7 +205,9 @@ class Engine:
     def _leave(self, name: str) -> None:
         """An account has no JetStream any more. What it stored is kept."""
         self.hub.keep_all()
-        for stream in self.accounts.pop(name).streams.values():
+        owner = self.accounts.pop(name)
+        self.restores.end_of(owner)
+        for stream in owner.streams.values():
             for consumer in stream.consumers.values():
                 consumer.stop("shutdown")
             stream.close()
