@@ -372,6 +372,7 @@ class Engine:
     def close(self) -> None:
         self.snapshots.close()
         self.restores.close()
+        self.direct_batches.close()
         self.hub.keep_all()
         for stream in self.streams():
             for consumer in stream.consumers.values():
