@@ -121,9 +121,7 @@ class JetStream:
         self.stores.book.attach(self.commit)
         self.ingests = Ingests(self.commit, settled.max_payload_bytes)
 
-    def _engine(
-        self, broker: Broker, settled: Options, server_name: str, random: Random
-    ) -> Engine:
+    def _engine(self, broker: Broker, settled: Options, server_name: str, random: Random) -> Engine:
         return Engine(
             broker,
             settled,
