@@ -10,6 +10,7 @@ import asyncio
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from traceback import format_exc
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -167,7 +168,6 @@ class App:
     def _start_jetstream(self) -> None:
         from server.jetstreaming import JetStream, StoreProblem, descriptors_for_connections
 
-        self._poller.descriptors_max = descriptors_for_connections()
         try:
             self.jetstream = JetStream(
                 self.options,
@@ -178,8 +178,9 @@ class App:
                 random=self.random,
                 logger=self.logger,
             )
-        except StoreProblem as error:
+        except (StoreProblem, OSError) as error:
             raise StartError(f"Can't start JetStream: {error}") from error
+        self._poller.descriptors_max = descriptors_for_connections()
         self.jetstream.engine.hub.timers.wake = self._wake_consumers
         self.jetstream.commit.ask_later = self._loop.call_later
         for descriptor in self.jetstream.descriptors:
@@ -207,10 +208,12 @@ class App:
         if self._consumers_wake is not None:
             self._consumers_wake.cancel()
             self._consumers_wake = None
+        gone.engine.hub.timers.wake = None
         for descriptor in gone.descriptors:
             self._loop.remove_reader(descriptor)
-        gone.close()
+        self._poller.descriptors_max = 0
         self.hooks.info = replace(self.hooks.info, jetstream=False, domain="", api_lvl=0)
+        gone.close()
 
     def _log_banner(self) -> None:
         options, notice = self.options, self.logger.notice
@@ -422,12 +425,16 @@ class App:
         self._apply_jetstream()
 
     def _apply_jetstream(self) -> None:
-        if not self.options.jetstream.enabled:
-            self._stop_jetstream()
-        elif self.jetstream is None:
-            self._restart_jetstream()
-        else:
-            self.jetstream.apply(self.options)
+        """A reload is never left half way: behind this, who may no longer be connected goes."""
+        try:
+            if not self.options.jetstream.enabled:
+                self._stop_jetstream()
+            elif self.jetstream is None:
+                self._restart_jetstream()
+            else:
+                self.jetstream.apply(self.options)
+        except Exception:
+            self.logger.error(f"JetStream did not follow the reload:\n{format_exc()}".rstrip())
 
     def forget_account(self, name: str) -> None:
         """The configuration has it no more, and nobody is connected to it."""
@@ -464,12 +471,14 @@ class App:
         # One more round of the loop lets TLS connections say goodbye.
         await asyncio.sleep(0)
         self._loop.remove_reader(self._poller.fileno())
-        self._stop_jetstream()
-        self._poller.close()
-        self._passwords.close()
-        self.remove_ports_file()
-        self.logger.notice("Server Exiting..")
-        self.logger.close()
+        try:
+            self._stop_jetstream()
+        finally:
+            self._poller.close()
+            self._passwords.close()
+            self.remove_ports_file()
+            self.logger.notice("Server Exiting..")
+            self.logger.close()
 
     def remove_ports_file(self) -> None:
         if not self._ports_file:

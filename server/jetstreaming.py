@@ -6,6 +6,7 @@ import os
 import resource
 import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,36 +94,51 @@ class JetStream:
         self._log_banner(settled.jetstream)
         started_ns = clock.monotonic_ns()
         self._clock = clock
-        durable = settled.jetstream.sync_always
-        log = RecoveryLog(clock, logger.notice, logger.warn)
-        self.stores = open_stores(Path(self.store_dir), settled.jetstream, log)
         self._runs_again = False
-        self._maintained_ns = started_ns
+        self._maintained_ns = self._synced_ns = started_ns
         self._pressure = MemoryPressure(pressure_file(), started_ns)
-        self.commit = LocalCommit(broker.turn, self.stores.directory, self._log, lazy=not durable)
+        # What was made by then goes again when a later part of the start fails.
+        with ExitStack() as made:
+            log = RecoveryLog(clock, logger.notice, logger.warn)
+            self.stores = open_stores(Path(self.store_dir), settled.jetstream, log)
+            made.callback(self.stores.close)
+            self._open_commit(broker, settled)
+            made.callback(self.commit.close)
+            self.engine = self._engine(broker, settled, server_name, random)
+            made.callback(self.engine.close)
+            advisories = self.engine.advisories
+            self.commit.on_failure = lambda: advisories.out_of_storage(server_id)
+            self.api = Api(self.engine)
+            made.callback(self.api.close)
+            self._recover(log)
+            self._made = made.pop_all()
+        took_ms = (clock.monotonic_ns() - started_ns) / 1e6
+        logger.notice(f"Took {took_ms:.3f}ms to start JetStream")
+
+    def _open_commit(self, broker: Broker, settled: Options) -> None:
+        lazy = not settled.jetstream.sync_always
+        self.commit = LocalCommit(broker.turn, self.stores.directory, self._log, lazy=lazy)
         self.stores.book.attach(self.commit)
         self.ingests = Ingests(self.commit, settled.max_payload_bytes)
-        self.engine = Engine(
+
+    def _engine(self, broker: Broker, settled: Options, server_name: str, random: Random) -> Engine:
+        return Engine(
             broker,
             settled,
             server_name=server_name,
-            clock=clock,
+            clock=self._clock,
             random=random,
             stores=self.stores,
             open_ingest=self.ingests.open,
-            warn=logger.warn,
+            warn=self._logger.warn,
             when_settled=self.commit.when_settled,
         )
-        advisories = self.engine.advisories
-        self.commit.on_failure = lambda: advisories.out_of_storage(server_id)
-        self._synced_ns = started_ns
-        self.api = Api(self.engine)
+
+    def _recover(self, log: RecoveryLog) -> None:
         self.engine.recover()
         log.finish(self.engine.streams(), self.stores.directory.damage)
         self._log_unopened()
         self.api.listen()
-        took_ms = (clock.monotonic_ns() - started_ns) / 1e6
-        logger.notice(f"Took {took_ms:.3f}ms to start JetStream")
 
     def _settled(self, options: Options) -> Options:
         return replace(options, jetstream=with_machine_limits(options.jetstream, self.store_dir))
@@ -202,10 +218,8 @@ class JetStream:
         self.engine.broker.turn.run()
 
     def close(self) -> None:
-        self.api.close()
-        self.engine.close()
-        self.commit.close()
-        self.stores.close()
+        """All of it, the last first, whatever one of them says."""
+        self._made.close()
 
     def _log_unopened(self) -> None:
         for account, name in self.stores.locked:

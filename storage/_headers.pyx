@@ -6,6 +6,17 @@ cdef int64_t SECOND_NS = 1_000_000_000
 cdef int64_t TTL_MAX_NS = 0x7FFFFFFFFFFFFFFF // 4
 
 
+cdef const char* line_end_from(const char* at, const char* end) noexcept nogil:
+    """Where the line ends. Only CRLF ends one, as for whoever checks a message before it is stored."""
+    while True:
+        at = <const char*>memchr(at, 13, end - at)
+        if at == NULL or at + 1 == end:
+            return end
+        if at[1] == 10:
+            return at
+        at += 1
+
+
 cdef const char* find_header(
     const char* block, uint32_t block_len, const char* name, uint32_t name_len, uint32_t* value_len
 ) noexcept nogil:
@@ -18,12 +29,10 @@ cdef const char* find_header(
         if at == NULL or end - at <= name_len + 1:
             return NULL
         at += 1
-        if at[name_len] == 58 and memcmp(at, name, name_len) == 0:
+        if at - block >= 2 and (at - 2)[0] == 13 and at[name_len] == 58 and memcmp(at, name, name_len) == 0:
             break
     at += name_len + 1
-    line_end = <const char*>memchr(at, 13, end - at)
-    if line_end == NULL:
-        return NULL
+    line_end = line_end_from(at, end)
     while at < line_end and at[0] == 32:
         at += 1
     while line_end > at and (line_end - 1)[0] == 32:

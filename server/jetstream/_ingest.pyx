@@ -190,7 +190,8 @@ cdef class StreamSink(Answering):
         return 1
 
     cdef bint is_flooded(self) noexcept:
-        return (
+        # What waits for a disk that failed never leaves; nothing joins it, and who asks hears why.
+        return self.down is None and (
             self.waiting_messages >= self.waiting_messages_max
             or self.waiting_bytes >= self.waiting_bytes_max
             or self.answer_tail - self.answer_head >= self.answer_bytes_max

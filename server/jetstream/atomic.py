@@ -153,6 +153,9 @@ class AtomicBatches:
             for message in messages:
                 seq = publisher.store_checked(message)
         except Exception as error:
+            if isinstance(error, ApiError) and store.last_seq == before:
+                # Nothing is there that would have to go: it costs this batch alone.
+                raise
             # What was checked does not fail: the stream stops, and shows nothing of it.
             store.truncate(before)
             raise RuntimeError(f"a batch was not stored to its end: {error!r}") from error

@@ -67,6 +67,13 @@ class DirectBatches:
         self._ready.append(Batch(account, reply, answers))
         self._phase.mark()
 
+    def close(self) -> None:
+        """Nothing that waits is answered: its streams are about to be closed."""
+        self._ready.clear()
+        self._held.clear()
+        self.armed_ns = None
+        self._turn.forget(self._phase)
+
     def _run(self) -> None:
         """One share after the other. Without a loop nobody would ask again: all of them."""
         shares = SHARES_A_TURN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -87,11 +88,14 @@ class DiskStores:
                 block_compression if config_of(settings).compression == "s2" else "none"
             ),
         )
-        self._memory_cipher = FileCipher(self.directory.keys, MEMORY_FOLDER)
-        self.book = ConsumerBook(self._open_book, self._found_book())
-        self._positions = PositionFiles(
-            path / SOURCES_FOLDER, FileCipher(self.directory.keys, SOURCES_FOLDER)
-        )
+        with ExitStack() as made:
+            made.callback(self._files.close)
+            self._memory_cipher = FileCipher(self.directory.keys, MEMORY_FOLDER)
+            self.book = ConsumerBook(self._open_book, self._found_book())
+            self._positions = PositionFiles(
+                path / SOURCES_FOLDER, FileCipher(self.directory.keys, SOURCES_FOLDER)
+            )
+            made.pop_all()
         self._homes: dict[tuple[str, str], BlockHome] = {}
         self._changes = 0
         self.unread: list[str] = []

@@ -205,7 +205,9 @@ class Engine:
     def _leave(self, name: str) -> None:
         """An account has no JetStream any more. What it stored is kept."""
         self.hub.keep_all()
-        for stream in self.accounts.pop(name).streams.values():
+        owner = self.accounts.pop(name)
+        self.restores.end_of(owner)
+        for stream in owner.streams.values():
             for consumer in stream.consumers.values():
                 consumer.stop("shutdown")
             stream.close()
@@ -370,6 +372,7 @@ class Engine:
     def close(self) -> None:
         self.snapshots.close()
         self.restores.close()
+        self.direct_batches.close()
         self.hub.keep_all()
         for stream in self.streams():
             for consumer in stream.consumers.values():

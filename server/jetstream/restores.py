@@ -147,6 +147,11 @@ class Restores:
         self.running.add(restore)
         return restore
 
+    def end_of(self, owner: JetStreamAccount) -> None:
+        """The account has no JetStream any more: what it sends further is nobody's."""
+        for restore in [each for each in self.running if each.owner is owner]:
+            restore.fail(f"restore for stream '{restore.where}': its account has no JetStream now")
+
     def close(self) -> None:
         for restore in list(self.running):
             restore.close()

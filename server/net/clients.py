@@ -40,7 +40,17 @@ class ClientListener:
 
         def make_acceptor(settings: TlsSettings) -> TlsAcceptor:
             within_s = proxyheader.PREFACE_NS / SECOND_NS
-            return TlsAcceptor(loop, broker, settings, clock, log, info_json, preface, within_s)
+            return TlsAcceptor(
+                loop,
+                broker,
+                settings,
+                clock,
+                log,
+                info_json,
+                preface,
+                within_s,
+                lambda: poller.descriptors_max,
+            )
 
         self._make_acceptor = make_acceptor
         self._acceptor: TlsAcceptor | None = None

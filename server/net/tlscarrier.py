@@ -12,6 +12,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, Protocol, cast
 
@@ -113,10 +114,13 @@ class TlsAcceptor:
         info_json: Callable[[Client], bytes],
         preface: Preface | None = None,
         preface_s: float = 0.0,
+        descriptors_max: Callable[[], int] = lambda: 0,
     ) -> None:
+        """`descriptors_max`: those from there on are not for connections; 0: all are."""
         self.loop = loop
         self.preface = preface
         self.preface_s = preface_s
+        self.descriptors_max = descriptors_max
         self.broker = broker
         self.settings = settings
         self.rate = RateLimit(clock)
@@ -135,6 +139,16 @@ class TlsAcceptor:
         task.add_done_callback(self._tasks.discard)
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What came ahead of the protocol: the address told, or bytes of a plain connection."""
+
+    early: bytes = b""
+    ip: str = ""
+    port: int = 0
+    error: Exception | None = None
+
+
 class Carrier(asyncio.BufferedProtocol):
     """One connection: first a raw socket, then a transport of the loop."""
 
@@ -145,6 +159,7 @@ class Carrier(asyncio.BufferedProtocol):
         self._settings = acceptor.settings
         self._socket = sock
         self._transport: asyncio.Transport | None = None
+        self._early = b""
         self.client = Client(
             acceptor.broker,
             write=self._write,
@@ -166,57 +181,77 @@ class Carrier(asyncio.BufferedProtocol):
 
     async def _open(self) -> None:
         client, settings = self.client, self._settings
-        first = settings.first
+        first, ahead = settings.first, None
         if first and settings.fallback_s:
-            first = await self._readable(settings.fallback_s)
+            first, ahead = await self._begins_tls(settings.fallback_s)
         if first:
             client.tls = TlsState("", "", None, first=True)
         client.start()
         if client.closed:
             return
         preface = self._acceptor.preface
-        early = b"" if preface is None else await self._read_preface(preface)
+        if preface is not None:
+            # The time for CONNECT begins behind it.
+            client.postpone_auth_timeout(int(self._acceptor.preface_s * 1e9))
+            ahead = ahead or await self._read_preface(preface)
+            self._heed(ahead)
         if client.closed:
             return
+        early = ahead.early if ahead is not None else b""
         if (
             settings.allow_non_tls
             and not first
             and (early or not await self._wants_tls(settings.timeout_s))
         ):
             if not client.closed:
+                self._early = early
                 await self._loop.connect_accepted_socket(lambda: self, self._socket)
-                client.feed(early)
             return
         if not client.closed and not self._is_throttled(settings.rate_limit):
             await self._shake_hands(settings)
 
-    async def _read_preface(self, preface: Preface) -> bytes:
+    async def _begins_tls(self, within_s: float) -> tuple[bool, Ahead | None]:
+        """Whether the peer speaks unasked, and what it said ahead of that.
+
+        A load balancer says its header at once, whoever is behind it: what follows counts.
+        """
+        if not await self._readable(within_s):
+            return False, None
+        if self._acceptor.preface is None:
+            return True, None
+        ahead = await self._read_preface(self._acceptor.preface)
+        if ahead.error is not None or ahead.early:
+            return True, ahead
+        return await self._readable(within_s), ahead
+
+    async def _read_preface(self, preface: Preface) -> Ahead:
         """Takes what comes ahead of TLS from the socket; what turns out to be none is given back.
 
         All but the last part has been taken before it is known how much there is. No part of a
         header begins a TLS handshake, so what is given back is for a plain connection.
         """
-        client, within_s = self.client, self._acceptor.preface_s
-        # The time for CONNECT begins behind it.
-        client.postpone_auth_timeout(int(within_s * 1e9))
         try:
-            async with asyncio.timeout(within_s):
+            async with asyncio.timeout(self._acceptor.preface_s):
                 taken, found = await self._take_preface(preface)
             size, ip, port = found
             if size:
                 self._socket.recv(size - len(taken))
-        except TimeoutError:
+        except (OSError, ValueError) as error:
+            return Ahead(error=error)
+        return Ahead(b"" if size else taken, ip, port)
+
+    def _heed(self, ahead: Ahead) -> None:
+        client, error = self.client, ahead.error
+        if isinstance(error, TimeoutError):
             client.refuse_preface("timeout reading PROXY protocol header")
-        except OSError:
+        elif isinstance(error, OSError):
             client.peer_closed("Read Error")
-        except ValueError as error:
+        elif error is not None:
             client.refuse_preface(str(error))
         else:
             client.postpone_auth_timeout()
-            if ip:
-                client.introduce(ip, port)
-            return b"" if size else taken
-        return b""
+            if ahead.ip:
+                client.introduce(ahead.ip, ahead.port)
 
     async def _take_preface(self, preface: Preface) -> tuple[bytes, tuple[int, str, int]]:
         """What was taken from the socket, and what it and what is still there mean."""
@@ -274,7 +309,7 @@ class Carrier(asyncio.BufferedProtocol):
         own: socket.socket | None = None
         try:
             # The loop closes its descriptor before an error gets here.
-            own = self._socket.dup()
+            own = self._second_descriptor()
             await self._loop.connect_accepted_socket(
                 lambda: self,
                 self._socket,
@@ -291,6 +326,14 @@ class Carrier(asyncio.BufferedProtocol):
             timer.cancel()
             if own is not None:
                 own.close()
+
+    def _second_descriptor(self) -> socket.socket | None:
+        """For a last word. None where the rest of the descriptors is for files."""
+        own = self._socket.dup()
+        if 0 < self._acceptor.descriptors_max() <= own.fileno():
+            own.close()
+            return None
+        return own
 
     def _say_alert(self, sock: socket.socket | None, error: Exception) -> None:
         """What TLS says about a failed handshake; nothing to who does not speak it."""
@@ -375,6 +418,10 @@ class Carrier(asyncio.BufferedProtocol):
         connection = transport.get_extra_info("ssl_object")
         if connection is not None and not self.client.closed:
             self._finish(connection)
+        # Now: from here on the loop may bring what was sent behind it.
+        early, self._early = self._early, b""
+        if early:
+            self.client.feed(early)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return _read_buffer

@@ -53,6 +53,42 @@ def test_with_the_handshake_first_the_first_info_knows_the_peer(tmp_path: Path, 
         assert client.info()["client_ip"] == "192.0.2.7"
 
 
+@pytest.mark.feature("4-084", "4-012")
+@pytest.mark.parametrize("header", [LINE, BINARY])
+def test_a_header_is_no_sign_of_the_handshake(tmp_path: Path, pki: Pki, header: bytes) -> None:
+    config = pki.config("handshake_first: auto", outside=PROXIED)
+    with ServerProcess(tmp_path, config=config) as server, server.connect() as client:
+        client.send(header)
+        client.info()
+        pki.upgrade(client)
+        client.connect_with(protocol=1)
+        client.expect("PONG")
+        assert client.info()["client_ip"] == "192.0.2.7"
+
+
+@pytest.mark.feature("4-084", "4-012")
+@pytest.mark.parametrize("header", [b"", LINE, BINARY])
+def test_with_a_fallback_the_handshake_may_follow_at_once(
+    tmp_path: Path, pki: Pki, header: bytes
+) -> None:
+    config = pki.config('handshake_first: "50s"', outside=PROXIED)
+    with ServerProcess(tmp_path, config=config) as server, server.connect() as client:
+        send_in_pieces(client, header)
+        pki.upgrade(client)
+        assert client.info()["client_ip"] == ("192.0.2.7" if header else "127.0.0.1")
+        client.connect_with()
+        client.expect("PONG")
+
+
+@pytest.mark.feature("4-084", "4-012")
+def test_with_a_fallback_a_wrong_header_ends_the_connection(tmp_path: Path, pki: Pki) -> None:
+    config = pki.config('handshake_first: "50s"', outside=PROXIED)
+    with ServerProcess(tmp_path, config=config) as server, server.connect() as client:
+        client.send(b"PROXY what\r\n")
+        assert client.closed()
+        server.wait_log("Error reading PROXY protocol header from 127.0.0.1:.*invalid v1 format")
+
+
 @pytest.mark.feature("4-084")
 @pytest.mark.parametrize("header", [b"", LINE, b"PROXY UNKNOWN\r\n"])
 def test_beside_tls_plain_clients_are_served(tmp_path: Path, pki: Pki, header: bytes) -> None:

@@ -102,6 +102,24 @@ def test_a_batch_ends_with_its_requester_or_its_stream(world: EngineWorld) -> No
     assert messages(said) < 1_000
 
 
+@pytest.mark.parametrize("backed_up", [False, True])
+def test_none_is_answered_when_the_streams_are_closed(
+    world: EngineWorld, monkeypatch: pytest.MonkeyPatch, backed_up: bool
+) -> None:
+    monkeypatch.setattr(directbatches, "is_backed_up", lambda account, subject: backed_up)
+    loop = Loop(world)
+    ask(world, seq=1, batch=1_000)
+    loop.run_once()
+    assert len(world.engine.direct_batches) == 1
+    world.client.take()
+    world.engine.close()
+    assert len(world.engine.direct_batches) == 0
+    loop.run_once()
+    world.pass_time(1)
+    assert world.client.take() == b""
+    assert world.warnings == []
+
+
 def test_too_many_at_a_time_are_refused(
     world: EngineWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -162,6 +162,16 @@ def test_a_store_that_is_down_refuses_at_once() -> None:
     assert error_codes(bench.durable(0)) == []
 
 
+@pytest.mark.parametrize("bound", ["waiting_messages_max", "answer_bytes_max"])
+def test_a_store_that_is_down_says_why_and_not_that_it_is_busy(bound: str) -> None:
+    bench = Bench()
+    setattr(bench.sink, bound, 1)
+    bench.publish()
+    assert error_codes(bodies(bench.publish())) == [10167]
+    bench.sink.down = "no space left"
+    assert error_codes(bodies(bench.publish())) == [10077]
+
+
 @pytest.mark.feature("3.003")
 def test_without_a_reply_nothing_is_said() -> None:
     bench = Bench()

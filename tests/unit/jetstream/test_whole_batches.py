@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from server.jetstream import errors
 from server.jetstream.ingest import StreamIngest
 from tests.unit.jetstream.engine_world import EngineWorld
 from tests.unit.jetstream.test_stream_rules import code, published
@@ -93,6 +94,61 @@ def test_a_batch_that_breaks_half_way_shows_nothing_and_stops_the_stream(
     assert b"stream is down" in told
     assert [message.seq for message in world.messages("S")] == [1]
     assert code(published(world, "s.a")) == 10077
+
+
+@pytest.mark.feature("3.042")
+def test_the_first_message_that_cannot_be_stored_costs_only_its_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = EngineWorld()
+    world.create("S", subjects=["s.>"], allow_atomic=True)
+
+    def refuse(message: object) -> int:
+        raise errors.STREAM_STORE_FAILED(err="maximum messages exceeded")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ingest_of(world).publisher, "store_checked", refuse)
+        assert b"maximum messages exceeded" in member(world, 1, COMMIT)
+    assert ingest_of(world).sink.down is None
+    assert b'"count":1' in member(world, 1, COMMIT)
+
+
+FULL_SUBJECT = {
+    "subjects": ["s.>"],
+    "allow_atomic": True,
+    "allow_rollup_hdrs": True,
+    "discard": "new",
+    "discard_new_per_subject": True,
+    "max_msgs_per_subject": 1,
+}
+
+
+@pytest.mark.feature("3.042")
+@pytest.mark.parametrize(
+    "line", ["X: a\nNats-Rollup:", "X: a\r\n Nats-Rollup:", "X: a\rb\nNats-Rollup:"]
+)
+def test_what_looks_like_a_rollup_inside_a_value_is_none(line: str) -> None:
+    """The checks and the store read one rollup: the field that a line of its own begins with."""
+    world = EngineWorld()
+    world.create("S", **FULL_SUBJECT)
+    published(world, "s.a")
+    assert b'"count":1' in member(world, 1, COMMIT, line, "Nats-Rollup: sub")
+    assert [message.seq for message in world.messages("S")] == [2]
+    assert b"maximum messages per subject exceeded" in member(world, 1, COMMIT, line)
+    assert ingest_of(world).sink.down is None
+
+
+@pytest.mark.feature("3.042")
+def test_a_rollup_whose_line_has_no_end_is_one_to_all() -> None:
+    world = EngineWorld()
+    world.create("S", **FULL_SUBJECT)
+    published(world, "s.a")
+    block = b"NATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Sequence: 1\r\n%b\r\nNats-Rollup: sub"
+    block = block % COMMIT.encode()
+    said = world.client.say(b"HPUB s.a r.9 %d %d\r\n%b\r\n" % (len(block), len(block), block))
+    world.run()
+    assert b'"count":1' in said + world.client.take()
+    assert ingest_of(world).sink.down is None
 
 
 @pytest.mark.feature("2.027", "2.028")
