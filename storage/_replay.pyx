@@ -302,7 +302,7 @@ cdef class Replay:
         for path, offset, what in self.damage:
             if isinstance(what, str):
                 proven.append((path, offset, what))
-                self.damaged_position = 0xFFFFFFFFFFFFFFFF
+                self.damaged_position = max(self.damaged_position, (<uint64_t>int(Path(path).stem, 16) + 1) << 32)
             elif what < self.durable_position:
                 proven.append((path, offset, "log frame does not hold"))
                 self.damaged_position = max(self.damaged_position, <uint64_t>what)
