@@ -127,16 +127,14 @@ cdef class BatchedDirectory:
         return 0
 
     cdef int let_go_maps(self, uint64_t tick) except -1:
-        """Those that nobody has used since the tick before `tick`; the kernel allows a process so many. Not that of a
-        block whose file is being replaced: the new one counts when it is known what died meanwhile."""
+        """Those that nobody has used since the tick before `tick`; the kernel allows a process so many."""
         cdef BlockHome home
         cdef Block* block
         cdef size_t index
         for home in self.homes.values():
             for index in range(home.block_count):
                 block = home.blocks[index]
-                if block.map != NULL and block.used_at + 1 < tick and (
-                        not block.flags & (BLOCK_REWRITING | BLOCK_SWAPPING)):
+                if block.map != NULL and block.used_at + 1 < tick and not home.needs_this_map(block):
                     home.let_go_map(block)
         return 0
 

@@ -429,7 +429,7 @@ cdef class BlockHome(WritingTable):
             self.retire_map(block)
             if block.index_owned:           # its frames moved, and no footer says where to
                 forget_index(block)
-                block.layout += 1
+                self.frames_moved(block)
             if job.job.result == 0 and not block.flags & BLOCK_GONE:
                 self.need_index(block)      # the table has to know how often the file was rewritten
         elif job.kind == JOB_CHECKPOINT:
