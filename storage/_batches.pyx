@@ -12,7 +12,7 @@ from libc.stdlib cimport calloc, free, malloc
 from storage.fs import StoreDown
 
 from storage._block cimport (
-    BLOCK_REWRITING, BLOCK_SWAPPING, Block, JOB_APPLY, JOB_ERASE, JOB_FRAME, JOB_GROUP, JOB_LEAVE, JOB_META, JOB_SPLICE, BlockJob, Extent, run_apply)
+    BLOCK_GONE, Block, JOB_APPLY, JOB_ERASE, JOB_FRAME, JOB_GROUP, JOB_LEAVE, JOB_META, JOB_SPLICE, BlockJob, Extent, run_apply)
 from storage._blockqueue cimport Batch
 from storage._checkpoint cimport GroupJob, add_checkpoint, end_group, free_group, group_job
 from storage._disk cimport Job
@@ -170,7 +170,7 @@ cdef class BatchedDirectory:
             head = head.next
             if job.job.result < 0:
                 failed = job.job.result
-            if job.kind == JOB_FRAME and job.problem and job.block.erases:
+            if job.kind == JOB_FRAME and job.problem and job.block.erases and not job.block.flags & BLOCK_GONE:
                 failed = -job.problem       # the erasures behind it are made for the file that is not there
             if job.kind == JOB_APPLY:
                 if job.job.result == 0:

@@ -25,7 +25,7 @@ from storage._codec cimport (
 from storage._cipher cimport decrypt_record
 from storage._counted cimport size_in_index, uncounted_in_each
 from storage._frames cimport FrameCache, check_frame_at, frame_of, load_frame
-from storage._fs cimport FileMap, map_file
+from storage._fs cimport TRIES_MAX, FileMap, is_shortage, map_file
 from storage._record cimport RecordHome, RecordVisit, as_tuple, collect
 from storage._rescan cimport forget_dead
 from storage._views cimport Memory
@@ -125,6 +125,22 @@ cdef class BlockTable(ScanningTable):
         block.data, block.data_size = file.data, file.size
         self.shop.maps_open += 1
         return 1
+
+    cdef int wait_for_map(self, Block* block) except -1:
+        """As `need_map`, where nothing can be left for later: too few descriptors are waited for."""
+        cdef int tries = 0
+        cdef int problem
+        cdef bint is_short
+        while True:
+            try:
+                return self.need_map(block)
+            except OSError as error:
+                tries += 1
+                problem = -(error.errno or 0)
+                with nogil:
+                    is_short = is_shortage(problem)
+                if tries > TRIES_MAX or not is_short:
+                    raise
 
     cdef int refuse(self, Block* block) except -1:
         """Its file is not there, or another: 0, for those who wanted to read it."""
