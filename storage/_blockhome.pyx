@@ -15,7 +15,7 @@ from libc.string cimport memmove, memset, strdup
 from storage.losses import without_end
 
 from storage._block cimport (
-    BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, JOB_CHECKPOINT,
+    BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, JOB_CHECKPOINT,
     JOB_CLOSE, JOB_COMPACT, JOB_ERASE, JOB_FRAME, JOB_LEAVE, JOB_META, JOB_REMOVE, JOB_SEAL, JOB_SPLICE, close_block_file, find_slot,
     forget_index, free_block, free_block_file, slot_at_or_after)
 from storage._blocktable cimport dead_bytes, is_dead, new_job

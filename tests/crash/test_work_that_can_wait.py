@@ -272,3 +272,35 @@ def test_a_failed_rewrite_of_a_removed_block_is_no_failure(tmp_path: Path) -> No
     assert [entry[0] for entry in home.get_all()] == list(range(last + 1, COUNT + 1))
     directory.close()
     files.release()
+
+
+NO_DESCRIPTORS = """
+import os, resource, sys, threading
+from storage._directory import DataDirectory
+
+directory = DataDirectory(sys.argv[1])
+home = directory.create_stream({"name": "s"})
+home.append_many([(seq, seq, b"a.b", b"", b"x" * 500) for seq in range(1, 101)])
+directory.wait(directory.commit())
+directory.wait_applied()
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))  # those that are open stay so
+again = threading.Timer(0.2, resource.setrlimit, (resource.RLIMIT_NOFILE, limits))
+again.start()
+directory.delete_stream(home)
+directory.wait_applied()
+assert not again.is_alive(), "it needed no descriptor"
+assert directory.failure is None, directory.failure
+assert os.listdir(f"{sys.argv[1]}/streams") == []
+directory.close()
+"""
+
+
+def test_a_deleted_streams_folder_waits_for_descriptors(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NO_DESCRIPTORS, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
