@@ -12,7 +12,7 @@ from libc.stdlib cimport calloc, free, malloc
 from storage.fs import StoreDown
 
 from storage._block cimport (
-    BLOCK_REWRITING, BLOCK_SWAPPING, Block, JOB_APPLY, JOB_ERASE, JOB_FRAME, JOB_GROUP, JOB_LEAVE, JOB_META, JOB_SPLICE, BlockJob, Extent, run_apply)
+    BLOCK_GONE, Block, JOB_APPLY, JOB_ERASE, JOB_FRAME, JOB_GROUP, JOB_LEAVE, JOB_META, JOB_SPLICE, BlockJob, Extent, run_apply)
 from storage._blockqueue cimport Batch
 from storage._checkpoint cimport GroupJob, add_checkpoint, end_group, free_group, group_job
 from storage._disk cimport Job
@@ -127,16 +127,14 @@ cdef class BatchedDirectory:
         return 0
 
     cdef int let_go_maps(self, uint64_t tick) except -1:
-        """Those that nobody has used since the tick before `tick`; the kernel allows a process so many. Not that of a
-        block whose file is being replaced: the new one counts when it is known what died meanwhile."""
+        """Those that nobody has used since the tick before `tick`; the kernel allows a process so many."""
         cdef BlockHome home
         cdef Block* block
         cdef size_t index
         for home in self.homes.values():
             for index in range(home.block_count):
                 block = home.blocks[index]
-                if block.map != NULL and block.used_at + 1 < tick and (
-                        not block.flags & (BLOCK_REWRITING | BLOCK_SWAPPING)):
+                if block.map != NULL and block.used_at + 1 < tick and not home.needs_this_map(block):
                     home.let_go_map(block)
         return 0
 
@@ -172,7 +170,7 @@ cdef class BatchedDirectory:
             head = head.next
             if job.job.result < 0:
                 failed = job.job.result
-            if job.kind == JOB_FRAME and job.problem and job.block.erases:
+            if job.kind == JOB_FRAME and job.problem and job.block.erases and not job.block.flags & BLOCK_GONE:
                 failed = -job.problem       # the erasures behind it are made for the file that is not there
             if job.kind == JOB_APPLY:
                 if job.job.result == 0:

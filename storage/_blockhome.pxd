@@ -20,13 +20,12 @@ cdef class BlockHome(WritingTable):
     cdef uint64_t gap_seq               # and what was known up to here came from frames before it
     cdef public RecordIndexer indexer
     cdef public bint checkpoint_running
-    cdef list put_off                   # numbers of blocks that could not be compacted yet
 
     cdef int mark_dead(self, Block* block, uint32_t slot) except -1
     cdef int shorten(self, Block* block, uint32_t slot, uint64_t seq) except -1
     cdef int compact(self, uint64_t number) except -1
     cdef int cut_again(self, Block* block) except -1
-    cdef int put_off_rewrite(self, const Block* block, int problem) except -1
+    cdef int try_index(self, Block* block) except -1
     cdef int take_rewritten(self, BlockJob* job) except -1
     cdef int remove_block(self, size_t index) except -1
     cdef int erase(self, uint64_t seq) except -1

@@ -15,7 +15,7 @@ from libc.string cimport memmove, memset, strdup
 from storage.losses import without_end
 
 from storage._block cimport (
-    BLOCK_BAD_HEAD, BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, JOB_CHECKPOINT,
+    BLOCK_CUT, BLOCK_FRAMED, BLOCK_GONE, BLOCK_REWRITING, BLOCK_SEALED, BLOCK_SPARSE, BLOCK_UNREADABLE, JOB_CHECKPOINT,
     JOB_CLOSE, JOB_COMPACT, JOB_ERASE, JOB_FRAME, JOB_LEAVE, JOB_META, JOB_REMOVE, JOB_SEAL, JOB_SPLICE, close_block_file, find_slot,
     forget_index, free_block, free_block_file, slot_at_or_after)
 from storage._blocktable cimport dead_bytes, is_dead, new_job
@@ -39,7 +39,6 @@ cdef class BlockHome(WritingTable):
     def __cinit__(self, Workshop shop, str path, uint64_t group, uint64_t salt):
         self.gone = set()
         self.unended = []
-        self.put_off = []
 
     # -- taking away -------------------------------------------------------------------------------
 
@@ -269,8 +268,7 @@ cdef class BlockHome(WritingTable):
         if self.codec or block.flags & BLOCK_FRAMED:
             self.queue_rewrite(number)
             return 0
-        if self.rewritable(block) == 0 or self.need_index(block) == 0 or block.index_owned or (
-                block.flags & BLOCK_BAD_HEAD):
+        if self.rewritable(block) == 0 or self.need_footer(block) == 0:
             return 0            # where its header or footer does not hold: leave the evidence
         block.flags |= BLOCK_REWRITING
         self.rewrites += 1
@@ -310,6 +308,8 @@ cdef class BlockHome(WritingTable):
         self.adopt_footer(block, &job.seal)
         block.last_checksum = job.seal.last_checksum
         block.flags |= BLOCK_SEALED
+        if died or block.flags & BLOCK_CUT:
+            self.wait_for_map(block)    # until it is known what died, nobody may read it
         if block.flags & BLOCK_CUT:
             self.cut_again(block)
         for seq in died:
@@ -320,13 +320,12 @@ cdef class BlockHome(WritingTable):
             self.remove_dead(block)
         return 0
 
-    cdef int put_off_rewrite(self, const Block* block, int problem) except -1:
-        """There was no room for the new file, say: it is tried again behind the next checkpoint that others want."""
-        self.note_lost(1, 0, f"{self.block_path(block.number)}: not rewritten yet, {os.strerror(problem)}")
-        if self.wants_frames(block):
-            self.unframed.append(block.number)
-        else:
-            self.put_off.append(block.number)
+    cdef int try_index(self, Block* block) except -1:
+        """Now if there are descriptors for it, else when somebody reads the block."""
+        try:
+            self.need_index(block)
+        except OSError as error:
+            self.note_lost(1, 0, f"{self.block_path(block.number)}: not read yet, {error.strerror}")
         return 0
 
     cdef int cut_again(self, Block* block) except -1:
@@ -429,9 +428,9 @@ cdef class BlockHome(WritingTable):
             self.retire_map(block)
             if block.index_owned:           # its frames moved, and no footer says where to
                 forget_index(block)
-                block.layout += 1
+                self.frames_moved(block)
             if job.job.result == 0 and not block.flags & BLOCK_GONE:
-                self.need_index(block)      # the table has to know how often the file was rewritten
+                self.try_index(block)       # the table has to know how often the file was rewritten
         elif job.kind == JOB_CHECKPOINT:
             self.checkpoint_done(job)
         Py_XDECREF(job.keep)

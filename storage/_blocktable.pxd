@@ -27,6 +27,8 @@ cdef class BlockTable(ScanningTable):
     cdef size_t block_index_from(self, uint64_t seq) noexcept nogil
     cdef int need_index(self, Block* block) except -1
     cdef int need_map(self, Block* block) except -1
+    cdef int wait_for_map(self, Block* block) except -1
+    cdef bint needs_this_map(self, const Block* block) noexcept
     cdef bint may_let_go(self, const Block* block) noexcept
     cdef void let_go_map(self, Block* block) noexcept
     cdef int retire_map(self, Block* block) except -1
@@ -36,6 +38,7 @@ cdef class BlockTable(ScanningTable):
     cdef int visit_blocks(self, uint64_t first, RecordVisit step, void* context) except -1
     cdef int show(self, const char* at, Record* out) except -1
     cdef int adopt_footer(self, Block* block, const Block* footer) except -1
+    cdef int frames_moved(self, Block* block) except -1
     cdef int note_unreadable(self, Block* block) except -1
 
 

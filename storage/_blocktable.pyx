@@ -25,7 +25,7 @@ from storage._codec cimport (
 from storage._cipher cimport decrypt_record
 from storage._counted cimport size_in_index, uncounted_in_each
 from storage._frames cimport FrameCache, check_frame_at, frame_of, load_frame
-from storage._fs cimport FileMap, map_file
+from storage._fs cimport TRIES_MAX, FileMap, is_shortage, map_file
 from storage._record cimport RecordHome, RecordVisit, as_tuple, collect
 from storage._rescan cimport forget_dead
 from storage._views cimport Memory
@@ -126,6 +126,22 @@ cdef class BlockTable(ScanningTable):
         self.shop.maps_open += 1
         return 1
 
+    cdef int wait_for_map(self, Block* block) except -1:
+        """As `need_map`, where nothing can be left for later: too few descriptors are waited for."""
+        cdef int tries = 0
+        cdef int problem
+        cdef bint is_short
+        while True:
+            try:
+                return self.need_map(block)
+            except OSError as error:
+                tries += 1
+                problem = -(error.errno or 0)
+                with nogil:
+                    is_short = is_shortage(problem)
+                if tries > TRIES_MAX or not is_short:
+                    raise
+
     cdef int refuse(self, Block* block) except -1:
         """Its file is not there, or another: 0, for those who wanted to read it."""
         self.let_go_map(block)
@@ -140,10 +156,16 @@ cdef class BlockTable(ScanningTable):
         return self.note_lost(max(block.first_seq, self.floor), block.last_seq,
                               f"{path}: {why_refused(path, self.group, self.salt, block)}")
 
+    cdef bint needs_this_map(self, const Block* block) noexcept:
+        """Whether its map is not as good when it is made anew. While the file is rewritten: the new one's
+        footer would be adopted before it is known what died meanwhile (`take_rewritten`). With the frames' places
+        read from this file instead of a footer: in one that has replaced it they are elsewhere."""
+        return block.flags & (BLOCK_REWRITING | BLOCK_SWAPPING) != 0 or (
+            block.index_owned and block.flags & BLOCK_FRAMED != 0)
+
     cdef bint may_let_go(self, const Block* block) noexcept:
-        """Whether its map is as good when it is made anew. While the file is rewritten it is not: the new one's
-        footer would be adopted before it is known what died meanwhile (`take_rewritten`)."""
-        return block != self.active and not block.index_owned and not block.flags & (BLOCK_REWRITING | BLOCK_SWAPPING)
+        """Whether a reader who passed may let go of its map."""
+        return block != self.active and not block.index_owned and not self.needs_this_map(block)
 
     cdef void let_go_map(self, Block* block) noexcept:
         """Forget the map, and the index that lies in it. A pinned view keeps the memory alive."""
@@ -198,7 +220,7 @@ cdef class BlockTable(ScanningTable):
         block.data_end = block.written = footer.data_end
         block.generation = footer.generation
         block.flags = footer.flags | (block.flags & (BLOCK_CUT | BLOCK_GONE))
-        block.layout += 1
+        self.frames_moved(block)
         if same_slots:
             return 0                # nothing was left out, and what is dead is so still
         if self.replaying:
@@ -209,6 +231,11 @@ cdef class BlockTable(ScanningTable):
         block.counted = footer.counted
         forget_dead(block)
         return 0
+
+    cdef int frames_moved(self, Block* block) except -1:
+        """What was read of the file before is of another layout; what is owed to it is of this one."""
+        block.layout += 1
+        return self.shop.frame_cache.follow(self.group, block, block.layout - 1)
 
     # -- reading -----------------------------------------------------------------------------------
 

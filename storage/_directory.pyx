@@ -192,24 +192,27 @@ cdef class DataDirectory(BatchedDirectory):
             else:
                 self.next_group = max(self.next_group, found.frames[index].group + 1)
         self.block_disk = DiskThread(self.files, False)
-        self.shop.keeps_log = bool(self.unloaded())
         behind = []
+        owing = set()
         for home in everyone.values():
             end_replay(home, self.durable, found.damaged_position)
-            if home.log_group.index != home.checkpoint_index or home.touched or home.damage or self.scrub_log:
+            if home.owes_erasures:
+                owing.add(home.group)
+            elif home.log_group.index != home.checkpoint_index or home.touched or home.damage or self.scrub_log:
                 behind.append(home)
+        owing |= self.unloaded()
+        self.shop.keeps_log = bool(owing)
         self.checkpoint_all(behind, False)
         self.shop.touched.clear()
-        self.begin_log(found)
+        self.begin_log(found, owing)
         for home in self.homes.values():
             home.frame_sealed()
         return 0
 
-    def begin_log(self, found: Replay) -> None:
+    def begin_log(self, found: Replay, groups: set) -> None:
         """Nothing in the old segments is needed, and they may hold what was erased since. The threads start.
-        Kept is what they have of a stream whose meta does not hold: it may be put back."""
+        Kept is what they have of `groups`: streams whose meta or key may be put back."""
         free_max = max(2, self.log_bytes_max // self.segment_size)
-        groups = self.unloaded()
         kept = []
         for name in found.segments_of(groups):
             content = found.without_others(name, groups)

@@ -3,7 +3,8 @@
 
 Contract: `note_erasure` while the log is replayed. A block's erasures are finished before it goes or is cut, the
 rest before the recovery's checkpoint, behind which the log no longer tells of them. What is overwritten already
-is only synced: the process before may have been stopped in between.
+is only synced: the process before may have been stopped in between. What needs a key that is not there is owed: such
+a stream gets no checkpoint, and its part of the log is kept until a start with the key.
 """
 import os
 
@@ -113,8 +114,8 @@ cdef int erase_in_frames(WritingTable home, Block* block, dict seeds) except -1:
                 home.salt, home.key)
         frame = frames[row]
         if frame is None or offset >= frame.end:
-            if not home.locked:
-                home.note_lost(1, 0, f"{home.block_path(block.number)}: a record to erase cannot be read")
+            home.owes_erasures = home.owes_erasures or home.locked
+            home.note_lost(1, 0, f"{home.block_path(block.number)}: a record to erase cannot be read")
         elif erase_in_memory(frame.data + (offset - frame.start), seed, home.salt):
             changed.add(row)
     if not changed:

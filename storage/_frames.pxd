@@ -34,6 +34,7 @@ cdef class FrameCache:
     cdef FrameMemory find(self, uint64_t group, const Block* block, uint32_t start)
     cdef FrameMemory hot_frame(self, uint64_t group, const Block* block, uint32_t offset)
     cdef int keep(self, FrameMemory frame) except -1
+    cdef int follow(self, uint64_t group, const Block* block, uint32_t before) except -1
     cdef Memory holder_of(self, const char* at)
     cdef int end_views(self) except -1
     cdef uint64_t used_before       # hits and loads as of the last `rest`

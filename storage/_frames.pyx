@@ -101,6 +101,17 @@ cdef class FrameCache:
         if not frame.passing:
             self.retired.append(frame)
 
+    cdef int follow(self, uint64_t group, const Block* block, uint32_t before) except -1:
+        """The file was made anew, with the same records: what is still owed to it is newer than what it has."""
+        cdef FrameMemory frame
+        for key, found in list(self.frames.items()):
+            frame = found
+            if frame.unwritten and frame.group == group and frame.number == block.number and frame.layout == before:
+                del self.frames[key]
+                frame.layout = block.layout
+                self.frames[(group, frame.number, frame.layout, frame.start)] = frame
+        return 0
+
     cdef Memory holder_of(self, const char* at):
         """The frame that `at` points into; None: none that is still known."""
         cdef FrameMemory frame

@@ -13,6 +13,7 @@ cdef class FramingTable(BlockTable):
     cdef uint64_t sealed_below          # blocks below this number are sealed in a durable checkpoint
     cdef int rewrites                   # blocks being rewritten: no checkpoint meanwhile
     cdef readonly list unframed         # numbers of sealed blocks that wait for a checkpoint, then for the pool
+    cdef list put_off                   # numbers of mostly dead ones whose rewrite failed: after the next checkpoint
     cdef set queued                     # numbers of those that wait for the pool
     cdef dict swapping                  # block number -> the Rewrite whose file is about to be put in place
     cdef public bint checkpoint_wanted
@@ -22,6 +23,8 @@ cdef class FramingTable(BlockTable):
     cdef Block* block_numbered(self, uint64_t number) noexcept
     cdef bint rewritable(self, const Block* block) noexcept
     cdef int queue_rewrite(self, uint64_t number) except -1
+    cdef bint need_footer(self, Block* block) except -1
+    cdef int put_off_rewrite(self, const Block* block, int problem) except -1
     cdef Rewrite start_rewrite(self, uint64_t number)
     cdef int finish_rewrite(self, Rewrite rewrite) except -1
     cdef int end_rewrite(self, Block* block) except -1

@@ -27,6 +27,7 @@ cdef class FramingTable(BlockTable):
 
     def __cinit__(self, Workshop shop, str path, uint64_t group, uint64_t salt):
         self.unframed = []
+        self.put_off = []
         self.queued = set()
         self.swapping = {}
 
@@ -99,12 +100,28 @@ cdef class FramingTable(BlockTable):
                 self.wait_for_checkpoint(number)
             return None
         mostly_dead = block.dead > block.messages // 2
-        if not (self.wants_frames(block) or mostly_dead) or self.need_index(block) == 0 or (
-                block.index_owned or block.flags & BLOCK_BAD_HEAD):
+        if not (self.wants_frames(block) or mostly_dead) or self.need_footer(block) == 0:
             return None
         block.flags |= BLOCK_REWRITING
         self.rewrites += 1
         return new_rewrite(self, block, mostly_dead, self.codec)
+
+    cdef bint need_footer(self, Block* block) except -1:
+        """Have the index of a block that is to be rewritten. False: it stays as it is, for now or for good."""
+        try:
+            return self.need_index(block) and not block.index_owned and not block.flags & BLOCK_BAD_HEAD
+        except OSError as error:        # too few descriptors, say
+            self.put_off_rewrite(block, error.errno or 0)
+            return False
+
+    cdef int put_off_rewrite(self, const Block* block, int problem) except -1:
+        """There was no room for the new file, say: it is tried again behind the next checkpoint that others want."""
+        self.note_lost(1, 0, f"{self.block_path(block.number)}: not rewritten yet, {os.strerror(problem)}")
+        if self.wants_frames(block):
+            self.unframed.append(block.number)
+        else:
+            self.put_off.append(block.number)
+        return 0
 
     cdef int finish_rewrite(self, Rewrite rewrite) except -1:
         """Back from the pool: have the new file put in place, unless the block changed meanwhile."""

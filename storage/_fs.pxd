@@ -37,7 +37,12 @@ cdef struct ReadMap:
     int place
 
 
+cdef enum:
+    TRIES_MAX = 1000
+
+
 cdef FileMap map_file(str path)
+cdef bint is_shortage(int result) noexcept nogil
 cdef int open_patiently(const FileCalls* calls, const char* path, int flags) noexcept nogil
 cdef int map_patiently(int fd, size_t size, ReadMap* out) noexcept nogil
 cdef int map_whole(int fd, ReadMap* out) noexcept nogil

@@ -58,7 +58,6 @@ cdef extern from "sys/mman.h" nogil:
 cdef char[64 << 10] nothing
 
 cdef enum:
-    TRIES_MAX = 1000
     TRY_NS = 10000000
 
 install_guard()

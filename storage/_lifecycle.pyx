@@ -16,7 +16,7 @@ from libc.stdio cimport snprintf
 from storage._block cimport BLOCK_SEALED, JOB_LEAVE, JOB_META, close_block_file, write_fresh
 from storage._blocktable cimport new_job
 from storage._disk cimport Job
-from storage._fs cimport FileCalls
+from storage._fs cimport TRIES_MAX, FileCalls, is_shortage
 from storage._sealed cimport EVERY_BLOCK, drop_sealed
 
 cdef extern from "dirent.h" nogil:
@@ -59,6 +59,16 @@ cdef int run_meta(Job* job, const FileCalls* calls) noexcept nogil:
     return result
 
 
+cdef DIR* open_folder_patiently(const char* directory) noexcept nogil:
+    """NULL: `errno` says why."""
+    cdef DIR* folder = opendir(directory)
+    cdef int tries = 0
+    while folder == NULL and tries < TRIES_MAX and is_shortage(-errno):
+        folder = opendir(directory)
+        tries += 1
+    return folder
+
+
 cdef int run_leave(Job* job, const FileCalls* calls) noexcept nogil:
     """Remove some files of the directory; with the last one it goes too. `count`: there are more."""
     cdef BlockJob* work = <BlockJob*>job
@@ -71,7 +81,7 @@ cdef int run_leave(Job* job, const FileCalls* calls) noexcept nogil:
     if work.file != NULL:
         close_block_file(work.file, calls)
     drop_sealed(work.files, work.group, EVERY_BLOCK, calls)
-    folder = opendir(work.directory)
+    folder = open_folder_patiently(work.directory)
     if folder == NULL:
         return 0 if errno == ENOENT else -errno
     path = <char*>malloc(room)

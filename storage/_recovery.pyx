@@ -294,6 +294,7 @@ cdef int replay_frame(BlockHome home, const Frame* frame) except -1:
         home.gap_seq = home.last_seq if home.checkpoint_index else 0
         salvage(home)
         home.damage.append(f"{home.path}: log frames {home.log_group.index + 1} to {frame.index - 1} are lost")
+        home.log_group.resume(frame.index - 1)      # one that goes on is done later, and is no other gap
     if not frame.goes_on and not home.unended:
         return redo(home, frame)
     home.unended.append(<uintptr_t>frame)
@@ -408,6 +409,8 @@ cdef int replay_records(BlockHome home, const char* at, uint64_t size) except -1
     cdef Record record
     cdef uint32_t length
     cdef bint first = True
+    if size == 0:
+        return 0                # the end of a whole says nothing about what was lost before it
     while size:
         length = check_record(at, size, home.salt)
         if length == 0:

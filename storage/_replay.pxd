@@ -35,3 +35,4 @@ cdef class Replay:
     cdef int add(self, const char* at, uint64_t position) except -1
     cdef bytes mend_frame(self, FileMap file, uint64_t at, uint64_t room, dict salts)
     cdef int walk(self, FileMap file, uint64_t number, uint64_t salt, str path) except -1
+    cdef int keep_torn(self, str path, char* to, object groups) except -1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, qsort, realloc
-from libc.string cimport memcpy
+from libc.string cimport memcpy, memset
 
 from storage._codec cimport RECORD_FIXED, check_record, erase_record, load32, load64, shape_of_record, store32, store64, xxh64
 from storage._commitlog cimport (
@@ -62,6 +62,38 @@ cdef int by_position(const void* one, const void* other) noexcept nogil:
     cdef uint64_t first = (<const Frame*>one).position
     cdef uint64_t second = (<const Frame*>other).position
     return (first > second) - (first < second)
+
+
+cdef bint has_lengths(const char* frame, uint64_t size) noexcept nogil:
+    """Whether it is of records that lie one behind the other up to its end, whatever is in them."""
+    cdef uint64_t at = FRAME_HEAD
+    if frame[4] != FRAME_RECORDS or size <= FRAME_HEAD:
+        return False
+    while at < size:
+        if size - at < RECORD_FIXED or load32(frame + at) < RECORD_FIXED or load32(frame + at) > size - at:
+            return False
+        at += load32(frame + at)
+    return True
+
+
+cdef int keep_frame(char* to, const Frame* frame, bint wanted, uint64_t salt) noexcept:
+    """One that holds content of others becomes one that names sequence 0 as deleted."""
+    memcpy(to, frame.payload - FRAME_HEAD, FRAME_HEAD)
+    if wanted or frame.size == 0 or (frame.kind != FRAME_RECORDS and frame.kind != FRAME_META):
+        memcpy(to + FRAME_HEAD, frame.payload, frame.size)
+        return 0
+    to[4] = FRAME_FORGET
+    store32(to, (frame.size + 7) & ~<uint32_t>7)
+    store64(to + 32, frame_checksum(to, load32(to), salt + frame.position))
+    return 0
+
+
+cdef void end_segment(char* to, uint64_t number, uint64_t position, uint64_t salt) noexcept nogil:
+    """The mark behind the last frame."""
+    memset(to, 0, FRAME_HEAD)
+    to[4] = FRAME_MARK
+    store64(to + 16, number + 1)
+    store64(to + 32, frame_checksum(to, 0, salt + position))
 
 
 cdef class Replay:
@@ -196,25 +228,46 @@ cdef class Replay:
         cdef char* to = out
         cdef const Frame* frame
         cdef uint64_t offset
+        cdef uint64_t end = SEGMENT_HEAD
         cdef size_t index
         cdef uint64_t number = int(Path(path).stem, 16)
         memcpy(to, file.data, min(file.size, <size_t>SEGMENT_HEAD))
         for index in range(self.count):
             frame = &self.frames[index]
             offset = frame.position & 0xFFFFFFFFu
-            if frame.position >> 32 != number or offset + FRAME_HEAD + frame.size > file.size:
+            if frame.position >> 32 != number or frame.after_damage == 1 or (
+                    offset + FRAME_HEAD + frame.size > file.size):
                 continue
-            memcpy(to + offset, frame.payload - FRAME_HEAD, FRAME_HEAD)
-            if frame.group in groups or frame.kind not in (FRAME_RECORDS, FRAME_META):
-                memcpy(to + offset + FRAME_HEAD, frame.payload, frame.size)
-                continue
-            to[offset + 4] = FRAME_FORGET
-            store32(to + offset, (frame.size + 7) & ~<uint32_t>7)
-            store64(to + offset + 32, frame_checksum(to + offset, load32(to + offset), self.salt + frame.position))
+            keep_frame(to + offset, frame, frame.group in groups, self.salt)
+            end = max(end, (offset + FRAME_HEAD + frame.size + 7) & ~<uint64_t>7)
+        self.keep_torn(path, to, groups)
         if number in self.marks:
             offset = self.marks[number]
             memcpy(to + offset, file.data + offset, FRAME_HEAD)
+        elif end + FRAME_HEAD <= file.size and not any(damaged == path for damaged, _, _ in self.damage):
+            # What was torn behind it is not here any more, and is no damage to the next start.
+            end_segment(to + end, number, (number << 32) + end, self.salt)
         return bytes(out)
+
+    cdef int keep_torn(self, str path, char* to, object groups) except -1:
+        """Frames of these groups whose scrub was torn: with the stream's salt, which its meta has, `mend` can still
+        put them together."""
+        cdef FileMap file = self.maps[path]
+        cdef const char* frame
+        cdef uint64_t at, size
+        for damaged, offset, _ in self.damage:
+            if damaged != path:
+                continue
+            at = offset
+            while at + FRAME_HEAD <= file.size:
+                frame = file.data + at
+                size = FRAME_HEAD + <uint64_t>load32(frame)
+                if load64(to + at + 8) or size > file.size - at or load64(frame + 8) not in groups or (
+                        load64(frame + 8) not in self.erased or not has_lengths(frame, size)):
+                    break
+                memcpy(to + at, frame, size)
+                at += (size + 7) & ~<uint64_t>7
+        return 0
 
     def metas(self) -> dict:
         """Of each group, the content of its newest meta."""
@@ -270,7 +323,8 @@ cdef class Replay:
         cdef bytes whole
         cdef char* out
         cdef bint any_erased = False
-        if room < FRAME_HEAD or frame[4] != FRAME_RECORDS or load32(frame) > room - FRAME_HEAD:
+        if room < FRAME_HEAD or load32(frame) > room - FRAME_HEAD or (
+                not has_lengths(frame, <uint64_t>FRAME_HEAD + load32(frame))):
             return None
         erased = self.erased.get(load64(frame + 8))
         if not erased or load64(frame + 8) not in salts:
@@ -280,8 +334,6 @@ cdef class Replay:
         whole = frame[:end]
         out = whole
         while offset < end:
-            if end - offset < RECORD_FIXED or load32(out + offset) < RECORD_FIXED or load32(out + offset) > end - offset:
-                return None
             length = load32(out + offset)
             seq = load64(out + offset + 8)
             any_erased = any_erased or seq in erased
@@ -302,7 +354,7 @@ cdef class Replay:
         for path, offset, what in self.damage:
             if isinstance(what, str):
                 proven.append((path, offset, what))
-                self.damaged_position = 0xFFFFFFFFFFFFFFFF
+                self.damaged_position = max(self.damaged_position, (<uint64_t>int(Path(path).stem, 16) + 1) << 32)
             elif what < self.durable_position:
                 proven.append((path, offset, "log frame does not hold"))
                 self.damaged_position = max(self.damaged_position, <uint64_t>what)

@@ -21,6 +21,7 @@ cdef class WritingTable(FramingTable):
     cdef size_t forget_room
     cdef bint floor_dirty
     cdef readonly dict erasures         # while replaying: block number -> {sequence: seed}, to be finished
+    cdef bint owes_erasures             # what a start cannot erase without the stream's key
     cdef bint waits_for_blocks          # in the queue of what goes to the blocks soon
     cdef uint64_t handed_ticket         # the block thread has, or had, all up to this batch
     cdef Block* open_block(self, uint64_t first_seq, uint64_t size) except NULL

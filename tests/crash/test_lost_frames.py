@@ -15,7 +15,7 @@ from storage._blockhome import BlockHome
 from storage._directory import DataDirectory
 from storage.filestore import FileStores
 from storage.ports import StoreLimits
-from tests.crash.damage import memory_folder, segment_parts
+from tests.crash.damage import Part, memory_folder, number, segment_parts
 
 Message = tuple[int, int, bytes, bytes, bytes]
 OPTIONS: dict[str, Any] = {"threaded": False, "segment_size": 64 << 10}
@@ -165,6 +165,115 @@ def judge(path: Path, live: dict[int, Message], kind: int, where: str) -> None:
         assert not back or kind in (FORGET, ERASE, DROP, CUT), f"{where}: {back} are back"
     finally:
         directory.close(clean=False)
+
+
+# -- wholes ----------------------------------------------------------------------------------------
+
+
+def two_streams(path: Path) -> FileStores:
+    """Behind a checkpoint that has only the streams."""
+    stores = FileStores(path, **OPTIONS)
+    for name in ("one", "two"):
+        stores.create({"name": name})
+    stores.close()
+    return FileStores(path, **OPTIONS)
+
+
+def store_each(stores: FileStores, count: int, body: bytes = b"before") -> None:
+    for _ in range(count):
+        stores.stores[1].store("s", b"", body, 1)
+        stores.wait(stores.commit())
+
+
+def store_whole(stores: FileStores, count: int) -> None:
+    """Each message in a frame of its own, because the other stream writes as well."""
+    stores.stores[1].begin_whole()
+    for _ in range(count):
+        stores.stores[1].store("s", b"", b"whole", 1)
+        stores.stores[2].store("s", b"", b"other", 1)
+    stores.stores[1].end_whole()
+    stores.wait(stores.commit())
+
+
+def kill(stores: FileStores) -> None:
+    """What nobody had synced is gone: the blocks."""
+    path = Path(stores.directory.path)
+    stores.close(clean=False)
+    for block in path.glob("streams/*/*.blk"):
+        block.unlink()
+
+
+def parts_of_first(content: bytes) -> list[Part]:
+    """The frames of stream 1."""
+    return [
+        part for part in segment_parts(content, 0)[1:] if number(content, part.start + 8, 8) == 1
+    ]
+
+
+def damage_first(path: Path, seq: int) -> None:
+    """A bit of the frame that has this message of stream 1."""
+    (segment,) = path.glob("log/*.seg")
+    content = bytearray(segment.read_bytes())
+    (part,) = (part for part in parts_of_first(bytes(content)) if seq in part.sequences)
+    content[part.end - 1] ^= 4
+    segment.write_bytes(content)
+
+
+def cut_end(path: Path) -> None:
+    """The newest segment without the last frame of stream 1, and what is behind it."""
+    segment = max(path.glob("log/*.seg"))
+    content = segment.read_bytes()
+    at = parts_of_first(content)[-1].start
+    segment.write_bytes(content[:at] + bytes(len(content) - at))
+
+
+@pytest.mark.feature("3.044")
+def test_a_whole_behind_a_lost_frame_is_one_still(path: Path) -> None:
+    """Its end is not there: none of it is, and one gap is told of."""
+    stores = two_streams(path)
+    store_each(stores, 4)
+    store_whole(stores, 6)
+    kill(stores)
+    damage_first(path, 4)
+    cut_end(path)
+    stores = FileStores(path, **OPTIONS)
+    home = stores.directory.homes[1]
+    assert [entry[4] for entry in home.get_all()] == [b"before"] * 3
+    assert sum("log frames" in sentence for sentence in home.damage) == 1
+    stores.close()
+
+
+@pytest.mark.feature("3.044")
+def test_a_damaged_header_of_before_says_nothing_about_a_torn_whole(path: Path) -> None:
+    stores = two_streams(path)
+    store_each(stores, 40, b"before" * 500)
+    store_whole(stores, 6)
+    kill(stores)
+    first, *others = sorted(path.glob("log/*.seg"))
+    assert others
+    content = bytearray(first.read_bytes())
+    content[40] ^= 1
+    first.write_bytes(content)
+    cut_end(path)
+    stores = FileStores(path, **OPTIONS)
+    assert any("segment header" in sentence for sentence in stores.directory.damage)
+    assert len(stores.directory.homes[1].get_all()) == 40
+    stores.close()
+
+
+def test_the_end_of_a_whole_does_not_end_a_gap(path: Path) -> None:
+    """It has no records, so what was lost is still to be seen from those behind it."""
+    stores = two_streams(path)
+    store_each(stores, 1)
+    store_whole(stores, 1)
+    store_each(stores, 1)
+    kill(stores)
+    damage_first(path, 2)
+    stores = FileStores(path, **OPTIONS)
+    home = stores.directory.homes[1]
+    assert [entry[0] for entry in home.get_all()] == [1, 3]
+    assert home.lost == [[2, 2]]
+    stores.close()
 
 
 # -- what the logic knows --------------------------------------------------------------------------

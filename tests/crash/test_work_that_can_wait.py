@@ -173,3 +173,134 @@ def test_a_fault_elsewhere_ends_the_process_as_before(tmp_path: Path) -> None:
         [sys.executable, "-c", "\n".join(lines), str(tmp_path / "f")], check=False
     )
     assert done.returncode == -7
+
+
+class NoDescriptors:
+    """For maps of blocks, `tries` times."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.tries = 0
+        self.open = os.open
+        monkeypatch.setattr(os, "open", self.try_to_open)
+
+    def try_to_open(self, path: str, flags: int, *rest: int) -> int:
+        if self.tries and str(path).endswith(".blk"):
+            self.tries -= 1
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        return self.open(path, flags, *rest)
+
+
+def compressed(path: Path) -> DataDirectory:
+    return DataDirectory(path, **SIZES, codec_of=lambda settings: settings["codec"])
+
+
+def test_a_rewrite_waits_for_descriptors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shortage = NoDescriptors(monkeypatch)
+    directory = compressed(tmp_path)
+    filled(directory, "zstd")
+    home = directory.homes[1]
+    shortage.tries = 1000
+    work(directory)
+    assert directory.failure is None
+    assert shortage.tries < 1000
+    assert not any(block["framed"] for block in home.describe_blocks())
+    shortage.tries = 0
+    home.checkpoint_wanted = True
+    home.append_many([(COUNT + 1, 1, b"a.b", b"", b"x")])
+    work(directory)
+    assert home.describe_blocks()[0]["framed"]
+    assert len(home.get_all()) == COUNT + 1
+    directory.close()
+
+
+def test_an_erasure_needs_no_descriptor_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shortage = NoDescriptors(monkeypatch)
+    directory = compressed(tmp_path)
+    filled(directory, "zstd")
+    work(directory)
+    home = directory.homes[1]
+    assert home.describe_blocks()[0]["framed"]
+    assert home.delete(3, erase=True)
+    shortage.tries = 1
+    work(directory)
+    assert (directory.failure, shortage.tries) == (None, 0)
+    assert [entry[0] for entry in home.get_all()] == [1, 2, *range(4, COUNT + 1)]
+    directory.close()
+
+
+def test_what_died_during_a_rewrite_is_dead_when_descriptors_are_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shortage = NoDescriptors(monkeypatch)
+    directory = compressed(tmp_path)
+    filled(directory)
+    home = directory.homes[1]
+    for seq in range(1, 12):
+        home.delete(seq)
+    home.checkpoint_wanted = True
+    directory.wait(directory.commit())
+    directory.wait_applied()
+    directory.maintain()
+    home.delete(12)
+    shortage.tries = 3
+    directory.wait(directory.commit())
+    directory.wait_applied()
+    assert (directory.failure, shortage.tries) == (None, 0)
+    first = home.describe_blocks()[0]
+    assert (first["generation"], first["dead"]) == (1, 1)
+    assert [entry[0] for entry in home.get_all()] == list(range(13, COUNT + 1))
+    directory.close()
+
+
+def test_a_failed_rewrite_of_a_removed_block_is_no_failure(tmp_path: Path) -> None:
+    """Also with an erasure behind it: the file goes with what it has."""
+    files = NoRoomForNewFiles()
+    directory = DataDirectory(tmp_path, files, **SIZES, codec_of=lambda settings: settings["codec"])
+    filled(directory, "zstd")
+    home = directory.homes[1]
+    last = home.describe_blocks()[0]["last"]
+    directory.maintain()
+    directory.wait(directory.commit())
+    directory.wait_applied()
+    for seq in range(1, last + 1):
+        assert home.delete(seq, erase=seq == 1)
+    directory.wait(directory.commit())
+    directory.wait_applied()
+    assert directory.failure is None
+    assert [entry[0] for entry in home.get_all()] == list(range(last + 1, COUNT + 1))
+    directory.close()
+    files.release()
+
+
+NO_DESCRIPTORS = """
+import os, resource, sys, threading
+from storage._directory import DataDirectory
+
+directory = DataDirectory(sys.argv[1])
+home = directory.create_stream({"name": "s"})
+home.append_many([(seq, seq, b"a.b", b"", b"x" * 500) for seq in range(1, 101)])
+directory.wait(directory.commit())
+directory.wait_applied()
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))  # those that are open stay so
+again = threading.Timer(0.2, resource.setrlimit, (resource.RLIMIT_NOFILE, limits))
+again.start()
+directory.delete_stream(home)
+directory.wait_applied()
+assert not again.is_alive(), "it needed no descriptor"
+assert directory.failure is None, directory.failure
+assert os.listdir(f"{sys.argv[1]}/streams") == []
+directory.close()
+"""
+
+
+def test_a_deleted_streams_folder_waits_for_descriptors(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", NO_DESCRIPTORS, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
