@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from pyspark_jetstream.view import StreamView
 from storage._store import StreamStore
 from storage.filestore import FileStores
 from storage.keys import ServerKeys
+from tests.analytics.pauses import instead_of_pauses
 from tests.analytics.stores import SMALL_BLOCKS, checkpoint, live, parsed, settings, settle
 
 SECOND_NS = 1_000_000_000
@@ -459,7 +459,7 @@ def test_a_block_that_is_torn_for_a_moment_is_sent(
     torn = bytearray(sound)
     torn[torn.index(b"p7")] ^= 1
     block.write_bytes(torn)
-    monkeypatch.setattr(time, "sleep", lambda seconds: block.write_bytes(sound))
+    instead_of_pauses(monkeypatch, lambda seconds: block.write_bytes(sound))
     assert Uploader(str(tmp_path), str(tmp_path / "archive")).run().damaged == []
     assert 7 in seqs(tmp_path / "archive")
 

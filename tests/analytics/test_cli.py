@@ -19,6 +19,7 @@ from pyspark_jetstream import cli, errors, job, trouble
 from pyspark_jetstream.archive import Report, Uploader
 from pyspark_jetstream.errors import DataLoss, JetStreamError
 from storage.filestore import FileStores
+from tests.analytics.pauses import instead_of_pauses
 from tests.analytics.stores import SMALL_BLOCKS, settings, settle
 from tests.analytics.test_export import fill
 from tests.tidy.sources import ROOT
@@ -85,7 +86,7 @@ def test_a_monitor_that_is_not_there_ends_a_single_run_only(
         if len(rounds) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.time, "sleep", pause)
+    instead_of_pauses(monkeypatch, pause)
     assert cli.main([*words, "--every", "3"]) == 130
     assert rounds == [3, 3]
     assert capsys.readouterr().err.count("no sample of the consumers") == 2
@@ -100,7 +101,7 @@ def rounds_of(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
         if not left[0]:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.time, "sleep", pause)
+    instead_of_pauses(monkeypatch, pause)
 
 
 def test_a_network_that_fails_now_and_then_does_not_end_what_repeats(

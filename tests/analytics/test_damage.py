@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from pyspark_jetstream.plan import Piece
 from pyspark_jetstream.view import BlockView, StreamView
 from storage._store import StreamStore
 from storage.filestore import FileStores
+from tests.analytics.pauses import instead_of_pauses
 from tests.analytics.stores import SMALL_BLOCKS, checkpoint, live, parsed, settings, settle
 
 COUNT = 4000
@@ -187,7 +187,7 @@ def test_a_header_behind_the_checkpoint_is_waited_for_and_then_told(
         if len(waits) == 3:
             fresh.write_bytes(bytes(100))
 
-    monkeypatch.setattr(time, "sleep", mend)
+    instead_of_pauses(monkeypatch, mend)
     assert seqs(data) == EVERYTHING
     assert len(waits) == 3
 
@@ -205,7 +205,7 @@ def test_a_meta_that_is_written_meanwhile(data: Path, monkeypatch: pytest.Monkey
     (meta,) = data.rglob("meta")
     content = meta.read_bytes()
     meta.write_bytes(content[:30])
-    monkeypatch.setattr(time, "sleep", lambda seconds: meta.write_bytes(content))
+    instead_of_pauses(monkeypatch, lambda seconds: meta.write_bytes(content))
     assert seqs(data) == EVERYTHING
 
 
@@ -348,7 +348,7 @@ def read_with(path: Path, opener: scan.Opener, tally: scan.Tally, **more: str) -
 def test_what_is_torn_for_a_while_is_waited_for(
     data: Path, strict: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    instead_of_pauses(monkeypatch, lambda seconds: None)
     torn, tally = Torn(second(data).location, 5), scan.Tally()
     assert read_with(data, torn, tally, failOnDataLoss=strict, batchBytes="4096") == EVERYTHING
     assert (torn.times, tally.damaged) == (0, 0)
@@ -358,7 +358,7 @@ def test_a_block_that_moves_and_is_damaged_is_not_read_with_tolerance(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Damage behind a replacement is an error as well, unless the option says otherwise."""
-    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    instead_of_pauses(monkeypatch, lambda seconds: None)
     torn = Torn(second(data).location, 1 << 30)
     opened = []
 

@@ -17,6 +17,7 @@ from pyspark_jetstream.scan import Tally
 from pyspark_jetstream.view import StreamView
 from storage._store import StreamStore
 from storage.filestore import FileStores
+from tests.analytics.pauses import instead_of_pauses
 from tests.analytics.stores import SMALL_BLOCKS, checkpoint, live, parsed, settings, settle
 
 
@@ -87,7 +88,7 @@ def test_a_log_of_whole_frames_is_not_waited_for(
     store.compact(100)
     store.truncate(290)
     settle(stores)
-    monkeypatch.setattr("pyspark_jetstream.committed.time.sleep", never)
+    instead_of_pauses(monkeypatch, never)
     assert [seq for seq, *_ in rows_read(tmp_path)] == [seq for seq, *_ in live(store)]
     stores.close()
 

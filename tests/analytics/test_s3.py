@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from email.utils import formatdate
 from hashlib import md5
@@ -21,6 +20,7 @@ from pyspark_jetstream.claim import LEASE_S, Claim
 from pyspark_jetstream.errors import JetStreamError
 from pyspark_jetstream.objects import Folder
 from storage.filestore import FileStores
+from tests.analytics.pauses import instead_of_pauses
 from tests.analytics.stores import SMALL_BLOCKS, parsed, settings, settle
 
 
@@ -214,7 +214,7 @@ def test_an_outage_does_not_shut_the_uploader_out(
         settle(stores)
 
     monkeypatch.setattr(Folder, "put", failing)
-    monkeypatch.setattr(time, "sleep", between)
+    instead_of_pauses(monkeypatch, between)
     words = ["archive", "--data", str(tmp_path), "--to", url, "--every", "9"]
     assert cli.main(words) == 130
     assert "403" in capfd.readouterr().err
