@@ -15,7 +15,7 @@ from server.clock import Clock
 from server.core._turn import Turn
 
 API_PHASE: Final = 3
-SLICE_NS: Final = 40_000
+SLICE_NS: Final = 20_000
 ENTRIES_MAX: Final = 10_000
 
 Work = Iterator[None]
