@@ -208,8 +208,10 @@ def isolation(program: Program, scale: Scale) -> Numbers:
     """How much worse others' p99 gets: one requester and one responder, quiet and under attack.
 
     Each kind in turn, three times on one server; the medians are compared, not the luckiest.
+    Alone: who throws garbage throws it at a port of its own, and the server never hears of it.
     """
-    found: dict[str, list[float]] = {kind: [] for kind in ("quiet", "slow", "deaf", "garbage")}
+    kinds = ("quiet", "slow", "deaf", "alone", "garbage")
+    found: dict[str, list[float]] = {kind: [] for kind in kinds}
     with program.running() as server:
         for _ in range(ISOLATION_TURNS):
             for kind, p99s_us in found.items():
@@ -218,7 +220,8 @@ def isolation(program: Program, scale: Scale) -> Numbers:
                 p99s_us.append(load["p99_us"])
     p99_us = {kind: statistics.median(p99s_us) for kind, p99s_us in found.items()}
     numbers = {f"{kind}_p99_us": value for kind, value in p99_us.items()}
-    return numbers | {f"{kind}_ratio": p99_us[kind] / p99_us["quiet"] for kind in p99_us}
+    numbers |= {f"{kind}_ratio": p99_us[kind] / p99_us["quiet"] for kind in p99_us}
+    return numbers | {"garbage_heard_ratio": p99_us["garbage"] / p99_us["alone"]}
 
 
 def permissions(program: Program, scale: Scale) -> Numbers:

@@ -17,6 +17,7 @@ enum {
     SLOW_READ_BYTES = 32 * 1024,
     SLOW_READ_EVERY_MS = 10,
     GARBAGE_OPEN = 64,
+    UNANSWERED_MAX = 2048,      /* within any system's bound of connections that nobody accepts */
 };
 
 struct attack {
@@ -30,6 +31,8 @@ struct attack {
     char *batch;
     size_t batch_bytes;
     int garbage[GARBAGE_OPEN];
+    struct sockaddr_in victim;
+    int own_listener;
 };
 
 static int subscriber_open(const struct target *target)
@@ -93,10 +96,27 @@ static const char *garbage_of(uint64_t turn, size_t *length)
     return noise;
 }
 
+/* A port of its own, anew before the connections that wait there are too many. */
+static void own_port_renew(struct attack *attack)
+{
+    struct sockaddr_in *own = &attack->victim;
+    socklen_t size = sizeof *own;
+    if (attack->own_listener)
+        close(attack->own_listener);
+    *own = (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    attack->own_listener = socket_open();
+    if (bind(attack->own_listener, (struct sockaddr *)own, sizeof *own) != 0 ||
+        listen(attack->own_listener, 2 * UNANSWERED_MAX) != 0 ||
+        getsockname(attack->own_listener, (struct sockaddr *)own, &size) != 0)
+        fail("no port of its own: %s", strerror(errno));
+}
+
 static void garbage_throw(struct attack *attack)
 {
     size_t length;
-    const struct sockaddr_in *address = &attack->target->address;
+    if (attack->options->kind == ATTACK_ALONE && attack->reconnects % UNANSWERED_MAX == 0)
+        own_port_renew(attack);
+    const struct sockaddr_in *address = &attack->victim;
     const char *bytes = garbage_of(attack->reconnects, &length);
     int *slot = &attack->garbage[attack->reconnects++ % GARBAGE_OPEN];
     if (*slot)
@@ -111,7 +131,7 @@ static void garbage_throw(struct attack *attack)
 
 static void attack_tick(struct attack *attack)
 {
-    if (attack->options->kind == ATTACK_GARBAGE) {
+    if (attack->options->kind >= ATTACK_GARBAGE) {
         garbage_throw(attack);
         return;
     }
@@ -123,7 +143,7 @@ static void attack_tick(struct attack *attack)
 static void attack_prepare(struct attack *attack)
 {
     char header[64];
-    if (attack->options->kind == ATTACK_GARBAGE)
+    if (attack->options->kind >= ATTACK_GARBAGE)
         return;
     int subscribers = attack->options->subscribers;
     attack->subscribers = must_allocate((size_t)subscribers * sizeof *attack->subscribers);
@@ -144,7 +164,7 @@ static void attack_prepare(struct attack *attack)
 
 void attack_run(const struct target *target, const struct attack_options *options)
 {
-    struct attack attack = {.target = target, .options = options};
+    struct attack attack = {.target = target, .options = options, .victim = target->address};
     attack_prepare(&attack);
     puts("attacking");
     fflush(stdout);

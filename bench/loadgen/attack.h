@@ -4,7 +4,8 @@
 
 #include "net.h"
 
-enum attack_kind { ATTACK_SLOW, ATTACK_DEAF, ATTACK_GARBAGE };
+/* Alone: the garbage goes to a port of its own, where nobody answers; what its process costs the others. */
+enum attack_kind { ATTACK_SLOW, ATTACK_DEAF, ATTACK_GARBAGE, ATTACK_ALONE };
 
 struct attack_options {
     enum attack_kind kind;

@@ -74,7 +74,8 @@ static const char USAGE[] =
     "  --at-once N         connections being opened at the same time [64]\n"
     "  --settle F          seconds between the last answer and the look at memory [1]\n"
     "  --kind K            of attack: slow (reads 3 MB/s), deaf (never reads), garbage (1,000\n"
-    "                      connections a second, each sends nonsense)\n"
+    "                      connections a second, each sends nonsense), alone (the same to a port\n"
+    "                      of its own: what its process costs the others)\n"
     "  --bytes-per-ms N    published towards slow or deaf subscribers [32768]\n";
 
 struct arguments {
@@ -246,17 +247,17 @@ static void run_crowd(const struct arguments *a,
 
 static void run_attack(const struct arguments *a)
 {
-    static const char *names[] = {"slow", "deaf", "garbage"};
+    static const char *names[] = {"slow", "deaf", "garbage", "alone"};
     struct target target = target_of(a);
     struct attack_options options = {.subscribers = a->subscribers > 0 ? a->subscribers : 1,
         .bytes_per_ms = a->bytes_per_ms, .seconds = a->seconds};
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         if (strcmp(a->kind, names[i]) == 0) {
             options.kind = (enum attack_kind)i;
             attack_run(&target, &options);
             return;
         }
-    fail("--kind must be slow, deaf or garbage, not %s", a->kind);
+    fail("--kind must be slow, deaf, garbage or alone, not %s", a->kind);
 }
 
 int main(int argc, char **argv)
