@@ -233,7 +233,7 @@ ROWS: tuple[Row, ...] = (
     _lower("isolation_garbage", _ISOLATION, "garbage_ratio", "x", None,
            "p99 of others beside 1,000 connections/s that send nonsense, against quiet"),
     _lower("isolation_garbage_alone", _ISOLATION, "alone_ratio", "x", None,
-           "the same with the nonsense sent to a port of the attacker's own, which no server hears"),
+           "the same with the nonsense sent to a port of its own, which no server hears"),
     _lower("isolation_garbage_heard", _ISOLATION, "garbage_heard_ratio", "x", absolute(2.0),
            "the first of the two against the second: what hearing it costs others"),
     _higher("permissions", _PERMISSIONS, "share", "", absolute(0.95),
