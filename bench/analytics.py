@@ -246,7 +246,7 @@ def beside(name: str, job: Beside, small: bool) -> Iterator[Row]:
     With two cores the server and the generator, which is light at 2,000 messages a second, share
     core 0, and the job has core 1.
     """
-    seconds, rounds, filling_s = (0.2, 1, 0.2) if small else (3.0, 9, 8)
+    seconds, rounds, filling_s = (0.2, 1, 0.2) if small else (3.0, 6, 8)
     os.sched_setaffinity(0, {0})
     with tempfile.TemporaryDirectory(prefix="martlet-bench-js-") as folder:
         config = Path(folder, "server.conf")
