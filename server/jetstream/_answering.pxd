@@ -14,7 +14,7 @@ cdef enum:
 # An answer that waits until all up to `gate` is durable. Its texts stand behind it.
 cdef struct Answer:
     uint64_t gate
-    uint64_t seq                # of a PubAck whose body is the tail behind the number
+    uint64_t seq                # of a PubAck whose body is the tail behind the number; COPY
     uint32_t reply_len
     uint32_t body_len
     int32_t header_size         # of the body; -1: the body is the tail of a PubAck

@@ -4,7 +4,8 @@
 Contract. Answers leave in the order in which they were added, each when all that the store had
 accepted by then is durable. They stand behind each other in one arena, which goes when it is
 empty and was large. Nothing here bounds it: the ingest takes nothing more when it is full. What
-tells of nothing that is stored may be sent past it, by `route_body`.
+tells of nothing that is stored may be sent past it, by `route_body`. When the disk is down, nobody
+knows what it has kept of the rest: `give_up` says that to all who wait.
 """
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy, memmove
@@ -18,13 +19,14 @@ from server.jetstream._acks cimport put_number
 from server.jetstream._republish cimport Republisher
 from storage._store cimport StreamStore
 
-from server.jetstream import answers
+from server.jetstream import answers, errors
 
 cdef enum:
     COPIED_BODY_MAX = 2048
     ARENA_KEPT_MAX = 1 << 20
     NUMBER_BYTES = 21
 
+cdef uint64_t COPY = <uint64_t>-1       # instead of a sequence: a republished message, no answer
 
 cdef class Answering(Writer):
     def __init__(
@@ -103,7 +105,7 @@ cdef class Answering(Writer):
             return 0
         body_len = 0 if copies.headers_only else record.msg_len
         to = self.open_answer(
-            copies.plan.text, <uint32_t>copies.plan.text_len, 0, copies.block_len + body_len,
+            copies.plan.text, <uint32_t>copies.plan.text_len, COPY, copies.block_len + body_len,
             <int32_t>copies.block_len,
         )
         memcpy(to, copies.block, copies.block_len)
@@ -126,6 +128,22 @@ cdef class Answering(Writer):
             self.answer_capacity = 0
         self.answer_head = self.answer_tail = 0
         return False
+
+    cdef int give_up(self) except -1:
+        cdef Answer* answer
+        cdef bytes reply
+        cdef str why = f"{self.down}; a restart will show whether this message was kept"
+        cdef bytes text = answers.refusal(
+            self.name.decode("utf-8", "surrogateescape"), errors.STREAM_STORE_FAILED(err=why)
+        ) + b"\r\n"
+        while self.answer_head < self.answer_tail:
+            answer = <Answer*>(self.answers + self.answer_head)
+            self.answer_head += answer.room
+            if answer.seq != COPY:
+                reply = (<char*>answer + sizeof(Answer))[:answer.reply_len]
+                self.route_body(reply, <uint32_t>len(reply), 0, text, len(text) - 2)
+        self.answer_head = self.answer_tail = 0
+        return 0
 
     cdef size_t fill_line(self, Answer* answer) except? 0:
         """Reply, body and CRLF in memory that stays; the size of the body."""

@@ -19,6 +19,7 @@ cdef class Writer(Sink):
     cpdef close_turn(self)
     cpdef bint release(self, uint64_t seq) except -1
     cdef bint is_awaited(self) noexcept
+    cdef int give_up(self) except -1
 
 
 cdef class LocalCommit:

@@ -43,6 +43,10 @@ cdef class Writer(Sink):
         """Somebody wants to know when what was written is durable."""
         return True
 
+    cdef int give_up(self) except -1:
+        """The disk is down: whoever waits for it is told so."""
+        return 0
+
 
 cdef class LocalCommit:
     def __init__(self, Turn turn not None, directory=None, log=None, bint lazy=False):
@@ -174,6 +178,9 @@ cdef class LocalCommit:
             return 0
         try:
             more = writer.release(self.durable_seq(writer))
+            if self.failed and not writer.in_memory:
+                more = False
+                writer.give_up()
         except Exception as error:
             self.broken(writer, error)
         if more:

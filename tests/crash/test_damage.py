@@ -2,7 +2,8 @@
 
 CI tries all bits of a plain sealed block and some of the other files, others every day.
 `make damage DAYS=30` tries a thirtieth of all bits of all variants' files, the next one every day:
-run daily it has tried all after thirty days. `make damage DAYS=1` and `make crash` try all at once.
+run daily it has tried all after thirty days. `make damage DAYS=1` and `make crash` try all at once
+(with SEEDS=200, twelve minutes on two cores).
 """
 
 import os
