@@ -178,8 +178,8 @@ cdef class BatchedDirectory:
                 self.block_queue.finished(job)
             elif job.kind == JOB_GROUP:
                 self.checkpoints_done(<GroupJob*>job)
-            elif job.kind == JOB_LEAVE and job.job.result == 0 and job.count:
-                job.file, job.count = NULL, 0
+            elif job.kind == JOB_LEAVE and job.job.result == 0 and job.files_left:
+                job.file, job.files_left = NULL, False
                 self.block_disk.submit(&job.job)
             else:
                 if job.kind == JOB_LEAVE and job.job.result == 0:

@@ -125,7 +125,9 @@ cdef struct BlockJob:
     uint64_t index
     uint64_t segment
     Extent* extents
-    size_t count            # of extents; of an erase: 1 when the next job syncs the same file
+    size_t count            # of extents
+    bint sync_follows       # of an erase: the next job syncs the same file
+    bint files_left         # of a deleted stream: it has its turn again
     uint64_t salt
     uint64_t group
     char* path

@@ -471,7 +471,7 @@ cdef int run_erase(Job* job, const FileCalls* calls) noexcept nogil:
         result = calls.write(calls.context, fd, work.data + RECORD_HEAD, work.size - RECORD_HEAD, at + RECORD_HEAD)
         if result == 0:
             result = calls.write(calls.context, fd, work.data + 4, 1, at + 4)
-    if result == 0 and work.count == 0:
+    if result == 0 and not work.sync_follows:
         result = calls.sync(calls.context, fd)
     calls.close(calls.context, fd)
     return result

@@ -220,8 +220,8 @@ cdef class FramingTable(BlockTable):
         job.path = strdup(os.fsencode(self.block_path(block.number)))
         if self.shop.after_count:
             before = self.shop.after[self.shop.after_count - 1]
-            if before.kind == JOB_ERASE:        # of others it counts their extents
-                before.count = strcmp(before.path, job.path) == 0
+            if before.kind == JOB_ERASE:
+                before.sync_follows = strcmp(before.path, job.path) == 0
         if self.shop.log is not None:
             self.shop.erases += 1
         return self.shop.queue_after(job)

@@ -99,7 +99,7 @@ cdef int run_leave(Job* job, const FileCalls* calls) noexcept nogil:
         entry = readdir(folder)
     closedir(folder)
     free(path)
-    work.count = entry != NULL
+    work.files_left = entry != NULL
     if result == 0 and entry == NULL:
         result = leave_folder(work.directory, calls)
     return result
