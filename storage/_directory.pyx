@@ -412,7 +412,8 @@ cdef class DataDirectory(BatchedDirectory):
 
     @property
     def congested(self) -> bool:
-        return self.log.backlog_bytes > self.backlog_bytes_max
+        return self.log.backlog_bytes > self.backlog_bytes_max or (
+            self.log.bytes_built - self.block_queue.bytes_applied > self.backlog_bytes_max)
 
     @property
     def log_event_fd(self) -> int:

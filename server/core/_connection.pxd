@@ -32,6 +32,7 @@ cdef class PyCarrier(Carrier):
 cdef enum Hold:
     HOLD_AUTH = 1            # a CONNECT is being decided
     HOLD_STALL = 2           # a consumer of what it publishes is too far behind
+    HOLD_DISK = 4            # the disk is, of the streams that take what it publishes
 
 
 cdef class Connection(Sink):

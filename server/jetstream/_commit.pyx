@@ -10,15 +10,41 @@ A turn for which nobody waits (publishes without a reply, to streams without con
 for PUT_OFF_S: each sync has its price, and many of them may share one. Whatever else is written
 meanwhile takes it along. And while the disk works on a batch, the next one stays open for the turns
 that come: it could not be begun before.
+
+When more is on its way to the disk than the data directory wants to hold, publishers to its streams are read
+no further until it is less. So a slow disk slows those who fill it, and nobody else.
 """
 from collections import deque
 
+from server.core._connection cimport HOLD_DISK, Connection
 from storage._blockhome cimport BlockHome
 
 cdef enum:
     DISK_PHASE = 4
 
 PUT_OFF_S = 0.002
+
+
+cdef class Backpressure:
+    def __cinit__(self):
+        self.held = []
+
+    cdef int hold(self, void* origin) except -1:
+        """`origin` is the one of a message."""
+        cdef Connection producer = <Connection>origin
+        if not producer.holds & HOLD_DISK:
+            self.held.append(producer)
+            producer.hold(HOLD_DISK)
+        return 0
+
+    cdef int let_go(self) except -1:
+        """They go on with what was kept of their input; that may fill the disk again."""
+        cdef Connection producer
+        self.is_on = False
+        held, self.held = self.held, []
+        for producer in held:
+            producer.unhold(HOLD_DISK)
+        return 0
 
 
 cdef class Writer(Sink):
@@ -61,9 +87,12 @@ cdef class LocalCommit:
         self.stopped = {}
         self.asked = []
         self.settling = deque()
+        self.pressure = Backpressure()
 
     def adopt(self, Writer writer not None):
         self.writers.add(writer)
+        if not writer.in_memory:
+            writer.pressure = self.pressure
         if self.failed and not writer.in_memory:
             writer.down = self.failure
 
@@ -122,11 +151,18 @@ cdef class LocalCommit:
     cdef int hand_over(self) except -1:
         """The batch goes to the disk; those who asked hear when it lasts."""
         cdef uint64_t ticket = self.submit()
+        self.pressure.is_on = self.pressure.is_on or (ticket != 0 and self.directory.congested)
         asked, self.asked, self.wanted, self.is_open = self.asked, [], False, False
         for then in asked:
             self.settling.append((ticket, then))
         if self.lazy and self.directory is not None and not self.failed and self.needs_bell(ticket, len(asked) > 0):
             self.directory.hurry()
+        return 0
+
+    cdef int feel_pressure(self) except -1:
+        """The disk has finished something: perhaps enough."""
+        if self.pressure.is_on and (self.failed or not self.directory.congested):
+            self.pressure.let_go()
         return 0
 
     cdef bint needs_bell(self, uint64_t ticket, bint is_asked) except -1:
@@ -216,6 +252,7 @@ cdef class LocalCommit:
             else:
                 self.waiting.append(writer)
         self.settle()
+        self.feel_pressure()
         self.turn.run()
 
     def catch_up(self):
@@ -243,6 +280,7 @@ cdef class LocalCommit:
         """The directory is about to be closed: that makes durable what was written."""
         self.turn.forget(self.phase)
         self.directory = None
+        self.pressure.let_go()
 
     def forget(self, Writer writer not None):
         writer.forgotten = True

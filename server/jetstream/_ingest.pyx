@@ -166,6 +166,8 @@ cdef class StreamSink(Answering):
         sub.delivered += 1
         try:
             self.accept(message)
+            if self.pressure is not None and self.pressure.is_on and message.origin != NULL:
+                self.pressure.hold(message.origin)
         except BaseException as error:
             self.fail(message, error)
         return 1

@@ -252,7 +252,7 @@ class Disk:
         self.failure: str | None = None
         self.commits = 0
         self.settled_ticket = 0
-        self.is_busy = False
+        self.is_busy = self.congested = False
 
     def commit(self) -> int:
         self.commits += 1
