@@ -40,4 +40,4 @@ def test_a_file_is_settled_a_bite_at_a_time(
         assert file.write(content) == len(content)
         file.write(memoryview(b"end"))
     assert (tmp_path / "file").read_bytes() == content + b"end"
-    assert settled == [modest.BITE_BYTES] * 4
+    assert settled == [modest.BITE_BYTES] * (len(content) // modest.BITE_BYTES)
