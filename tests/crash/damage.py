@@ -66,6 +66,18 @@ KINDS = {
 }
 
 
+SHORT_LOG: dict[str, Any] = {"threaded": False, "segment_size": 64 << 10}
+
+
+def two_streams(path: Path) -> FileStores:
+    """Behind a checkpoint that has only the streams."""
+    stores = FileStores(path, **SHORT_LOG)
+    for name in ("one", "two"):
+        stores.create({"name": name})
+    stores.close()
+    return FileStores(path, **SHORT_LOG)
+
+
 @contextmanager
 def memory_folder() -> Iterator[Path]:
     """A folder on a file system in memory where the machine has one: nothing here needs a disk."""

@@ -9,24 +9,20 @@ import pytest
 from storage._directory import DataDirectory
 from storage.filestore import FileStores
 from storage.keys import ServerKeys
-from tests.crash.damage import KEY, memory_folder, number, segment_parts
-
-OPTIONS: dict[str, Any] = {"threaded": False, "segment_size": 64 << 10}
+from tests.crash.damage import (
+    KEY,
+    SHORT_LOG,
+    memory_folder,
+    number,
+    segment_parts,
+    two_streams,
+)
 
 
 @pytest.fixture
 def path() -> Iterator[Path]:
     with memory_folder() as folder:
         yield folder / "data"
-
-
-def two_streams(path: Path) -> FileStores:
-    """Behind a checkpoint that has only the streams."""
-    stores = FileStores(path, **OPTIONS)
-    for name in ("one", "two"):
-        stores.create({"name": name})
-    stores.close()
-    return FileStores(path, **OPTIONS)
 
 
 def store(stores: FileStores, group: int, count: int) -> None:
@@ -41,12 +37,12 @@ def start_without_meta(path: Path) -> list[str]:
     content = meta.read_bytes()
     meta.write_bytes(b"nothing")
     try:
-        stores = FileStores(path, **OPTIONS)
+        stores = FileStores(path, **SHORT_LOG)
         assert list(stores.directory.homes) == [2]
         assert list(path.glob("log/*.kept"))
         store(stores, 2, 3)
         stores.close(clean=False)
-        stores = FileStores(path, **OPTIONS)
+        stores = FileStores(path, **SHORT_LOG)
         damage = stores.directory.damage
         stores.close(clean=False)
     finally:
@@ -55,7 +51,7 @@ def start_without_meta(path: Path) -> list[str]:
 
 
 def served(path: Path) -> list[int]:
-    stores = FileStores(path, **OPTIONS)
+    stores = FileStores(path, **SHORT_LOG)
     found = [entry[0] for entry in stores.directory.homes[1].get_all()]
     stores.close()
     return found
@@ -113,7 +109,7 @@ def test_a_torn_overwriting_can_still_be_mended(path: Path) -> None:
 
 @pytest.mark.feature("4.005")
 def test_an_erasure_waits_for_the_key(path: Path) -> None:
-    options: dict[str, Any] = OPTIONS | {
+    options: dict[str, Any] = SHORT_LOG | {
         "codec_of": lambda settings: "s2",
         "block_size_min": 8 << 10,
         "block_size_max": 16 << 10,

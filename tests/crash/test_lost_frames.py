@@ -7,7 +7,6 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,10 +14,16 @@ from storage._blockhome import BlockHome
 from storage._directory import DataDirectory
 from storage.filestore import FileStores
 from storage.ports import StoreLimits
-from tests.crash.damage import Part, memory_folder, number, segment_parts
+from tests.crash.damage import (
+    SHORT_LOG,
+    Part,
+    memory_folder,
+    number,
+    segment_parts,
+    two_streams,
+)
 
 Message = tuple[int, int, bytes, bytes, bytes]
-OPTIONS: dict[str, Any] = {"threaded": False, "segment_size": 64 << 10}
 RECORDS, FORGET, ERASE, DROP, CUT, BLOCK = 1, 2, 3, 4, 5, 9
 
 
@@ -33,7 +38,7 @@ def message(seq: int, word: bytes = b"first") -> Message:
 
 
 def opened(path: Path) -> tuple[DataDirectory, BlockHome]:
-    directory = DataDirectory(path, **OPTIONS)
+    directory = DataDirectory(path, **SHORT_LOG)
     return directory, directory.homes[1] if directory.homes else directory.create_stream({})
 
 
@@ -170,15 +175,6 @@ def judge(path: Path, live: dict[int, Message], kind: int, where: str) -> None:
 # -- wholes ----------------------------------------------------------------------------------------
 
 
-def two_streams(path: Path) -> FileStores:
-    """Behind a checkpoint that has only the streams."""
-    stores = FileStores(path, **OPTIONS)
-    for name in ("one", "two"):
-        stores.create({"name": name})
-    stores.close()
-    return FileStores(path, **OPTIONS)
-
-
 def store_each(stores: FileStores, count: int, body: bytes = b"before") -> None:
     for _ in range(count):
         stores.stores[1].store("s", b"", body, 1)
@@ -236,7 +232,7 @@ def test_a_whole_behind_a_lost_frame_is_one_still(path: Path) -> None:
     kill(stores)
     damage_first(path, 4)
     cut_end(path)
-    stores = FileStores(path, **OPTIONS)
+    stores = FileStores(path, **SHORT_LOG)
     home = stores.directory.homes[1]
     assert [entry[4] for entry in home.get_all()] == [b"before"] * 3
     assert sum("log frames" in sentence for sentence in home.damage) == 1
@@ -255,7 +251,7 @@ def test_a_damaged_header_of_before_says_nothing_about_a_torn_whole(path: Path) 
     content[40] ^= 1
     first.write_bytes(content)
     cut_end(path)
-    stores = FileStores(path, **OPTIONS)
+    stores = FileStores(path, **SHORT_LOG)
     assert any("segment header" in sentence for sentence in stores.directory.damage)
     assert len(stores.directory.homes[1].get_all()) == 40
     stores.close()
@@ -269,7 +265,7 @@ def test_the_end_of_a_whole_does_not_end_a_gap(path: Path) -> None:
     store_each(stores, 1)
     kill(stores)
     damage_first(path, 2)
-    stores = FileStores(path, **OPTIONS)
+    stores = FileStores(path, **SHORT_LOG)
     home = stores.directory.homes[1]
     assert [entry[0] for entry in home.get_all()] == [1, 3]
     assert home.lost == [[2, 2]]
@@ -299,12 +295,12 @@ def record_at(path: Path, word: bytes) -> tuple[Path, int]:
 def test_a_damaged_message_that_was_deleted_since_is_not_counted(
     path: Path, take: Callable[[BlockHome], object]
 ) -> None:
-    stores = FileStores(path, **OPTIONS)
+    stores = FileStores(path, **SHORT_LOG)
     kept = stores.create({"name": "s"})
     for seq in range(1, 11):
         kept.store("s", b"", b"word %d." % seq, seq)
     stores.close()
-    stores = FileStores(path, **OPTIONS)
+    stores = FileStores(path, **SHORT_LOG)
     stores.stores[1].store("s", b"", b"word 11.", 11)
     take(stores.directory.homes[1])
     stores.wait(stores.commit())
@@ -313,7 +309,7 @@ def test_a_damaged_message_that_was_deleted_since_is_not_counted(
     content = bytearray(file.read_bytes())
     content[at] ^= 1
     file.write_bytes(content)
-    stores = FileStores(path, **OPTIONS)
+    stores = FileStores(path, **SHORT_LOG)
     home = stores.directory.homes[1]
     assert stores.stores[1].messages == len(home.get_all())
     stores.close()
@@ -343,7 +339,7 @@ def test_an_age_limit_leaves_what_cannot_be_read_until_its_block_is_old(path: Pa
     """A file in the wrong place can be put back: what it has is not deleted as if it were old."""
     second = 10**9
     limits = StoreLimits(age_max_ns=100 * second)
-    stores = FileStores(path, lambda settings: limits, **OPTIONS)
+    stores = FileStores(path, lambda settings: limits, **SHORT_LOG)
     kept = stores.create({"name": "s"})
     for seq in range(1, 11):
         kept.store("s", b"", b"x", seq * second)
@@ -351,21 +347,21 @@ def test_an_age_limit_leaves_what_cannot_be_read_until_its_block_is_old(path: Pa
     (file,) = path.glob("streams/*/*.blk")
     content = file.read_bytes()
     file.unlink()
-    stores = FileStores(path, lambda settings: limits, **OPTIONS)
+    stores = FileStores(path, lambda settings: limits, **SHORT_LOG)
     kept = stores.stores[1]
     assert kept.load(1) is None
     kept.expire(105 * second)
     assert (kept.messages, kept.next_expiry_ns()) == (10, 110 * second)
     stores.close()
     file.write_bytes(content)
-    stores = FileStores(path, lambda settings: limits, **OPTIONS)
+    stores = FileStores(path, lambda settings: limits, **SHORT_LOG)
     kept = stores.stores[1]
     assert kept.load(10) is not None
     kept.expire(105 * second)
     assert kept.messages == 5
     stores.close()
     file.unlink()
-    stores = FileStores(path, lambda settings: limits, **OPTIONS)
+    stores = FileStores(path, lambda settings: limits, **SHORT_LOG)
     kept = stores.stores[1]
     kept.expire(110 * second)
     assert kept.messages == 0

@@ -32,10 +32,12 @@ class HeldFiles(FaultyFiles):
 class LazyBench:
     """One stream on `s`, in a lazy directory, and a client that publishes to it."""
 
-    def __init__(self, path: Path, files: Files | None = None) -> None:
-        self.stores = FileStores(path, files=files, durable=False)
-        world = World()
-        self.commit = LocalCommit(world.broker.turn, self.stores.directory, lazy=True)
+    lazy = True
+
+    def __init__(self, path: Path, files: Files | None = None, **options: int) -> None:
+        self.stores = FileStores(path, files=files, durable=not self.lazy, **options)
+        self.world = world = World()
+        self.commit = LocalCommit(world.broker.turn, self.stores.directory, lazy=self.lazy)
         self.shown: list[tuple[int, int]] = []
         self.sink = StreamSink(
             world.broker.account("$G"),

@@ -1,42 +1,25 @@
 """A disk that does not keep up slows down who fills it, and nobody else."""
 
-import select
 from pathlib import Path
 
 import pytest
 
-from server.jetstream._commit import LocalCommit
-from server.jetstream._ingest import StreamSink
-from storage.filestore import FileStores
-from tests.unit.jetstream.test_lazy_commit import HeldFiles
-from tests.unit.memory_client import MODERN, World
+from tests.unit.jetstream.test_lazy_commit import HeldFiles, LazyBench
+from tests.unit.memory_client import MODERN
 
 PAYLOAD = b"x" * (20 << 10)
 PUBLISH = b"PUB s r %d\r\n%s\r\n" % (len(PAYLOAD), PAYLOAD)
 BACKLOG = 64 << 10
 
 
-class SlowDisk:
-    """A stream whose log is written to when `go_on` is called, and not before."""
+class SlowDisk(LazyBench):
+    """Its log is not written to before `go_on`; acks mean durable."""
+
+    lazy = False
 
     def __init__(self, path: Path) -> None:
         self.files = HeldFiles()
-        self.stores = FileStores(path, files=self.files, backlog_bytes_max=BACKLOG)
-        self.world = World()
-        self.commit = LocalCommit(self.world.broker.turn, self.stores.directory)
-        self.sink = StreamSink(
-            self.world.broker.account("$G"),
-            self.stores.create({"name": "S"}),
-            "S",
-            self.commit,
-            lambda *args: None,
-            lambda first, last: None,
-            in_memory=False,
-        )
-        self.commit.adopt(self.sink)
-        self.sink.listen(["s"])
-        self.publisher = self.world.client(MODERN)
-        self.publisher.say(b"SUB r 1\r\n")
+        super().__init__(path, self.files, backlog_bytes_max=BACKLOG)
         self.files.held = True
 
     def go_on(self, acks: int) -> bytes:
@@ -44,12 +27,7 @@ class SlowDisk:
         self.files.may_go_on.set()
         heard = b""
         while heard.count(b'"seq":') < acks:
-            listener = select.poll()
-            for fd in (self.stores.directory.log_event_fd, self.stores.directory.block_event_fd):
-                listener.register(fd, select.POLLIN)
-            assert listener.poll(10_000), "nobody would ever look"
-            self.commit.completed()
-            heard += self.publisher.take()
+            heard += self.heard_text()
         return heard
 
     def close(self) -> None:
@@ -62,10 +40,10 @@ class SlowDisk:
 def test_a_publisher_waits_for_its_disk(tmp_path: Path) -> None:
     slow = SlowDisk(tmp_path)
     count = 0
-    while b"PONG" in slow.publisher.say(PUBLISH + b"PING\r\n"):
+    while b"PONG" in slow.client.say(PUBLISH + b"PING\r\n"):
         count += 1
         assert count * len(PAYLOAD) <= 2 * BACKLOG, "it should be held by now"
-    assert slow.publisher.say(PUBLISH * 3 + b"PING\r\n") == b"", "it is read no further"
+    assert slow.client.say(PUBLISH * 3 + b"PING\r\n") == b"", "it is read no further"
     other = slow.world.client(MODERN)
     assert b"PONG" in other.say(b"PUB elsewhere 1\r\nx\r\nPING\r\n"), "others are served"
     heard = slow.go_on(count + 4)
@@ -75,11 +53,16 @@ def test_a_publisher_waits_for_its_disk(tmp_path: Path) -> None:
     slow.close()
 
 
-def test_a_closed_publisher_and_a_closed_directory(tmp_path: Path) -> None:
+def test_who_is_held_goes_on_when_the_directory_is_closed(tmp_path: Path) -> None:
+    """Also beside one whose connection was closed meanwhile."""
     slow = SlowDisk(tmp_path)
-    while b"PONG" in slow.publisher.say(PUBLISH + b"PING\r\n"):
+    other = slow.world.client(MODERN)
+    while b"PONG" in slow.client.say(PUBLISH + b"PING\r\n"):
         pass
-    slow.publisher.server_side.close("Client Closed")
+    assert other.say(b"PUB s 1\r\nx\r\nPING\r\n") == b""
+    slow.client.server_side.close("Client Closed")
+    slow.sink.close()
     slow.commit.close()
-    assert slow.publisher.server_side.closed
+    slow.files.may_go_on.set()
+    assert other.say(b"") == b"PONG\r\n"
     slow.close()
