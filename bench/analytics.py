@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import random
-import shutil
 import signal
 import statistics
 import subprocess
@@ -23,7 +22,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -160,7 +159,7 @@ def through_spark(path: Path, count: int, cores: int, codec: str, timer: Timer) 
         total(spark.read.format("jetstream").load(str(path)))
 
     def narrow() -> None:
-        frame = spark.read.format("jetstream").schema("seq bigint, payload binary")
+        frame = spark.read.format("jetstream").option("columns", "seq,payload")
         total(frame.load(str(path)))
 
     yield row("spark_source", count / timer.best(source), "rows/s", ">= 2e6", cores=cores)
@@ -196,7 +195,7 @@ def beside_parquet(spark: Any, path: Path, count: int, codec: str, timer: Timer)
         def ours(name: str = name, scan_all: Callable[[Any], object] = scan_all) -> None:
             reader = spark.read.format("jetstream")
             if name != "rows":
-                reader = reader.schema("payload binary")
+                reader = reader.option("columns", "payload")
             scan_all(reader.load(str(path)))
 
         def theirs(scan_all: Callable[[Any], object] = scan_all) -> None:
@@ -236,17 +235,58 @@ def floor(spark: Any, path: Path, count: int, cores: int, timer: Timer) -> Itera
               scan_of_blocks=round(scan_took / boundary_took, 3))  # fmt: skip
 
 
-Beside = Callable[[str], AbstractContextManager[None]]
-"""What runs beside a server whose store directory is given, until it is left."""
+class Job:
+    """A process and its children, on core 1 from its first line on, which tells of first rows."""
+
+    def __init__(self, words: list[str]) -> None:
+        words = ["taskset", "-c", "1", *words]
+        self._process = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
+        assert self._process.stdout is not None
+        if not self._process.stdout.readline():
+            raise SystemExit(f"{words[3]} ended without a row")
+        threading.Thread(target=self._process.stdout.read, daemon=True).start()
+
+    def send(self, number: signal.Signals) -> None:
+        if self._process.poll() is not None:
+            raise SystemExit("the job ended before it was measured")
+        os.killpg(self._process.pid, number)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        self.send(signal.SIGSTOP)
+        time.sleep(0.1)  # what its workers and the disk have under way
+        yield
+        self.send(signal.SIGCONT)
+
+    def close(self) -> None:
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
 
-def beside(name: str, job: Beside, small: bool) -> Iterator[Row]:
-    """A live server's publish latency, durable, without and with `job` beside it, in turn.
+Beside = Callable[[str, str], list[str]]
+"""The words of a job that reads the first folder and writes below the second, for long enough."""
 
-    With two cores the server and the generator, which is light at 2,000 messages a second, share
-    core 0, and the job has core 1.
+
+def exporting(folder: str, out: str) -> list[str]:
+    """One export after the other, each from the first message on."""
+    export = f"{MARTLET.executable} export parquet --data {folder} --out {out}/$n"
+    return ["sh", "-c", f"n=0; while {export}; do n=$((n+1)); done"]
+
+
+def running_on_spark(folder: str, out: str) -> list[str]:
+    """The job on Spark from the first message on, in batches that are still to come for a while."""
+    words = f"analytics run --every 0 --data {folder} --out {out}"
+    return [str(MARTLET.executable), *words.split(), "--option", "maxBytesPerTrigger=2000000"]
+
+
+def beside(name: str, job_of: Beside, small: bool) -> Iterator[Row]:
+    """A live server's publish latency, durable, beside a job that runs and one that is stopped.
+
+    In turns of a second, because a disk and a machine drift within minutes. With two cores the
+    server and the generator, which is light at 2,000 messages a second, share core 0, and the job
+    has core 1.
     """
-    seconds, rounds, filling_s = (0.2, 1, 0.2) if small else (3.0, 6, 8)
+    seconds, rounds, filling_s = (0.2, 1, 0.2) if small else (1.0, 20, 8)
     os.sched_setaffinity(0, {0})
     with tempfile.TemporaryDirectory(prefix="martlet-bench-js-") as folder:
         config = Path(folder, "server.conf")
@@ -261,49 +301,16 @@ def beside(name: str, job: Beside, small: bool) -> Iterator[Row]:
                 return float(generate(server, "paced", **load, seconds=seconds)["p99_us"])
 
             quiet, found = [], []
-            for _ in range(rounds):
-                quiet.append(p99_us())
-                with job(folder):
+            job = Job(job_of(folder, tempfile.mkdtemp(dir=folder)))
+            try:
+                for _ in range(rounds):
+                    with job.paused():
+                        quiet.append(p99_us())
                     found.append(p99_us())
+            finally:
+                job.close()
     yield row(name, statistics.median(found) / statistics.median(quiet), "x the quiet p99",
-              "<= 1.1", worst=round(max(found) / statistics.median(quiet), 3),
-              quiet_us=quiet, beside_us=found)  # fmt: skip
-
-
-@contextmanager
-def exporting(folder: str) -> Iterator[None]:
-    """One export after the other, each from the first message on."""
-    out = tempfile.mkdtemp(dir=folder)
-    export = f"{MARTLET.executable} export parquet --data {folder} --out {out}/$n"
-    with on_core_1(["sh", "-c", f"n=0; while {export}; do n=$((n+1)); done"], out):
-        yield
-
-
-@contextmanager
-def running_on_spark(folder: str) -> Iterator[None]:
-    """The job on Spark from the first message on, in batches that are still to come for a while."""
-    out = tempfile.mkdtemp(dir=folder)
-    words = f"analytics run --every 0 --data {folder} --out {out}"
-    limit = ["--option", "maxBytesPerTrigger=2000000"]
-    with on_core_1([str(MARTLET.executable), *words.split(), *limit], out):
-        yield
-
-
-@contextmanager
-def on_core_1(words: list[str], out: str) -> Iterator[None]:
-    """From its first line, which tells of the first rows, on."""
-    words = ["taskset", "-c", "1", *words]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True) as job:
-        assert job.stdout is not None
-        try:
-            if not job.stdout.readline():
-                raise SystemExit(f"{words[3]} ended without a row")
-            drain = threading.Thread(target=job.stdout.read, daemon=True)
-            drain.start()
-            yield
-        finally:
-            os.killpg(job.pid, signal.SIGKILL)
-    shutil.rmtree(out, ignore_errors=True)
+              "<= 1.1", quiet_us=quiet, beside_us=found)  # fmt: skip
 
 
 BESIDE: dict[str, tuple[str, Beside]] = {

@@ -19,12 +19,22 @@ KAFKA_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())
 
 @dataclass(frozen=True)
 class Column:
-    """`spark` is the type as DDL; `needs` what the decoder must give."""
+    """`spark` is the type as DDL; `needs` what the decoder must give.
+
+    `nullable` is what a schema says of it: Spark need not ask each value of a column that is never
+    null.
+    """
 
     name: str
     spark: str
     arrow: pa.DataType
     needs: int
+    may_be_null: bool = False
+    nullable: bool = True
+
+    @property
+    def ddl(self) -> str:
+        return f"`{self.name}` {self.spark}{'' if self.may_be_null else ' NOT NULL'}"
 
 
 NATIVE: Final = (
@@ -36,11 +46,13 @@ NATIVE: Final = (
     Column("ts_ns", "bigint", pa.int64(), _decode.TIME),
     Column("payload", "binary", pa.binary(), _decode.PAYLOAD),
 )
-HEADERS: Final = Column("headers", "map<string,array<string>>", HEADER_MAP, _decode.HEADERS)
+HEADERS: Final = Column(
+    "headers", "map<string,array<string>>", HEADER_MAP, _decode.HEADERS, may_be_null=True
+)
 DELETED: Final = Column("deleted", "boolean", pa.bool_(), _decode.DELETED)
 DERIVED: Final = (
     HEADERS,
-    Column("msg_id", "string", pa.string(), _decode.MSG_ID),
+    Column("msg_id", "string", pa.string(), _decode.MSG_ID, may_be_null=True),
     Column("size", "int", pa.int32(), _decode.SIZE),
     DELETED,
 )
@@ -54,7 +66,11 @@ KAFKA: Final = (
     Column("timestampType", "int", pa.int32(), 0),
 )
 KAFKA_HEADER_COLUMN: Final = Column(
-    "headers", "array<struct<key:string,value:binary>>", KAFKA_HEADERS, _decode.HEADERS
+    "headers",
+    "array<struct<key:string,value:binary>>",
+    KAFKA_HEADERS,
+    _decode.HEADERS,
+    may_be_null=True,
 )
 LOG_APPEND_TIME = 1
 
@@ -82,7 +98,7 @@ def choose(
 
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
-    return pa.schema([(column.name, column.arrow) for column in columns])
+    return pa.schema([pa.field(each.name, each.arrow, each.nullable) for each in columns])
 
 
 def needs(columns: Sequence[Column]) -> int:

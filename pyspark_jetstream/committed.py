@@ -279,8 +279,13 @@ class LogTail:
         self._places[number] = (at, finished or not is_last)
 
     def _read_frames(self, file: BinaryIO, base: int, at: int, resync: bool) -> tuple[int, bool]:
-        """In pieces: a segment is preallocated, and most of the current one is still zeros."""
+        """In pieces: a segment is preallocated, and most of the current one is still to come.
+
+        Behind the newest frame are zeros or an earlier use of the file. There this ends, whatever
+        was written meanwhile: a busy server writes more in the time that each look takes.
+        """
         piece, patience = PIECE_BYTES, TORN_TRIES
+        size = os.fstat(file.fileno()).st_size
         while True:
             file.seek(at)
             content = file.read(piece)
@@ -289,16 +294,17 @@ class LogTail:
             for group, index, kind, payload in frames:
                 self.groups.setdefault(group, Since()).take(index, kind, payload)
             at += read
+            rest = content[read:]
             if finished or (whole and resync):
                 return at, finished
-            if not resync and self._torn(content[read:], base + at):
+            if resync or not (whole or is_no_frame(rest, size - at)):
+                piece *= 1 if frames else 2
+            elif not self._torn(rest, base + at):
+                return at, False
+            else:
                 time.sleep(TORN_PAUSE_S)
                 patience -= 1
                 resync = patience == 0  # it does not mend: damage, which the server's start reports
-            elif whole or (not frames and next_frame_fits(content[read:], piece) and not resync):
-                return at, False
-            elif not frames:
-                piece *= 2
 
     def _torn(self, content: bytes, position: int) -> bool:
         """Whether news follow what does not hold: a secure erase is writing just here."""
@@ -321,8 +327,10 @@ def close_all(descriptors: dict[int, int]) -> None:
         os.close(descriptors.popitem()[1])
 
 
-def next_frame_fits(content: bytes, piece: int) -> bool:
-    return int.from_bytes(content[:4], "little") + FRAME_HEAD_BYTES <= piece
+def is_no_frame(rest: bytes, left: int) -> bool:
+    """Of what does not hold: no frame goes on behind `rest` in the `left` bytes of the segment."""
+    length = int.from_bytes(rest[:4], "little") + FRAME_HEAD_BYTES
+    return length <= len(rest) or length > left
 
 
 def is_segment(head: bytes, path: Path, number: int, identity: bytes, salt: int) -> bool:

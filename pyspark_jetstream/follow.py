@@ -14,7 +14,7 @@ from pyspark_jetstream.predicates import Predicates
 from pyspark_jetstream.scan import Tally
 from pyspark_jetstream.view import StreamView
 
-STEP_BYTES = 256 << 20
+STEP_BYTES = 1 << 30
 
 
 @dataclass

@@ -132,6 +132,8 @@ def prepare(java: Java, memory: str) -> dict[str, str]:
         "spark.driver.extraJavaOptions": FAST_JAVA,
         # Windows has no such sockets; elsewhere they take batches at half the cost of TCP.
         "spark.python.unix.domain.socket.enabled": "true" if os.name == "posix" else "false",
+        # What the JVM reads of a batch at once; it waits for more behind each.
+        "spark.sql.execution.python.udf.buffer.size": str(512 << 10),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",

@@ -19,10 +19,11 @@ LATEST: Final = -1
 # Small: while Spark takes one batch the next is made, and both stay in the processor's caches.
 BATCH_BYTES: Final = 1 << 20
 BATCH_BYTES_MAX: Final = 64 << 20
-# Large tasks, for each costs some 10 ms; but enough of them to keep a few cores busy to the end.
+# Large tasks, for each has its price; but enough of them to keep the cores busy to the end.
+# Planning knows no executors: the processors here are a guess, and right for a local session.
 PARTITION_BYTES: Final = 128 << 20
 PARTITION_BYTES_MIN: Final = 8 << 20
-PARTITIONS_WANTED: Final = 8
+PARTITIONS_WANTED: Final = 2 * (os.cpu_count() or 1)
 NAMES: Final = (
     "path",
     "streams",

@@ -159,21 +159,32 @@ def piece(view: StreamView, block: BlockView, first: int, last: int) -> Piece:
 
 
 def partition(pieces: Sequence[Piece], min_partitions: int | None) -> list[list[Piece]]:
-    """Neighbours together; with `min_partitions` fewer together, or blocks split."""
+    """Neighbours together, about as much in each; `min_partitions`: fewer together, or split."""
     total = sum(piece.weight for piece in pieces)
-    size = min(max(total // PARTITIONS_WANTED, PARTITION_BYTES_MIN), PARTITION_BYTES)
+    wanted = min(total // PARTITION_BYTES_MIN, PARTITIONS_WANTED)
+    count = max(wanted, -(-total // PARTITION_BYTES), min_partitions or 1)
     if min_partitions is not None:
-        size = max(min(size, total // min_partitions), 1)
+        size = max(total // count, 1)
         pieces = [part for piece in pieces for part in split(piece, -(-piece.weight // size))]
-    packed: list[list[Piece]] = []
-    weight = 0
-    for one in pieces:
-        if not packed or weight + one.weight > size:
-            packed.append([])
+    return packed(pieces, count)
+
+
+def packed(pieces: Sequence[Piece], count: int) -> list[list[Piece]]:
+    """`count` runs of neighbours, or as many as there are pieces."""
+    runs: list[list[Piece]] = []
+    left, weight = sum(piece.weight for piece in pieces), 0
+    goal = left / count
+    for at, one in enumerate(pieces):
+        is_full = weight + one.weight / 2 > goal
+        is_last_chance = len(pieces) - at <= count - len(runs)
+        if not runs or (len(runs) < count and (is_full or is_last_chance)):
+            left -= weight
+            goal = left / (count - len(runs))
+            runs.append([])
             weight = 0
-        packed[-1].append(one)
+        runs[-1].append(one)
         weight += one.weight
-    return packed
+    return runs
 
 
 def split(whole: Piece, count: int) -> Iterable[Piece]:

@@ -150,7 +150,8 @@ class Tables:
         except BaseException:
             self._lock.close()
             raise
-        shutil.rmtree(self._own / "staging", ignore_errors=True)
+        for name in ("staging", "ready"):
+            shutil.rmtree(self._own / name, ignore_errors=True)
         sweep_readers(self._own / READERS)
 
     def __enter__(self) -> Tables:
@@ -184,14 +185,16 @@ class Tables:
         gone = {entry.path for entry in replaced}
         number = self.state.commits + 1
         staged = sorted(staged)
-        self._sync_staged(staged)
+        targets = [
+            path.relative_to(folder).parent / f"{number:08d}-{at:04d}.parquet"
+            for at, path in enumerate(staged)
+        ]
+        ready = self._make_ready(staged, targets)
         moves, added = [], []
-        for at, path in enumerate(staged):
-            inside = path.relative_to(folder).parent
-            target = str(inside / f"{number:08d}-{at:04d}.parquet")
+        for path, target in zip(ready, targets, strict=True):
             rows = pq.read_metadata(path).num_rows
-            moves.append([str(path.relative_to(self.root)), target])
-            added.append(TableFile(target, rows, path.stat().st_size))
+            moves.append([str(path.relative_to(self.root)), str(target)])
+            added.append(TableFile(str(target), rows, path.stat().st_size))
         state = TableState(
             commits=number,
             offsets={**self.state.offsets, **offsets},
@@ -204,29 +207,38 @@ class Tables:
         self.state = state
         shutil.rmtree(folder, ignore_errors=True)
 
-    def _sync_staged(self, staged: list[Path]) -> None:
-        """The files and their names, before a commit is decided that counts on them."""
-        folders = set()
-        for path in staged:
+    def _make_ready(self, staged: list[Path], targets: list[Path]) -> list[Path]:
+        """The files and their names durable, before a commit is decided that counts on them.
+
+        Folders of each partition are made once, not for each commit: a sync of a folder is felt by
+        whoever syncs beside us, such as a server before it acks.
+        """
+        ready = [self._own / "ready" / target for target in targets]
+        for path, place in zip(staged, ready, strict=True):
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-            folders |= {one for one in path.parents if one.is_relative_to(self._own)}
-        for folder in folders:
+            make_folders(place.parent)
+            path.rename(place)
+        for folder in {place.parent for place in ready}:
             sync_folder(folder)
+        return ready
 
     def _carry_out(self) -> None:
         decided = json.loads((self._own / "commit.json").read_text())
+        folders = set()
         for source, target in decided["moves"]:
             place = self.root / target
             make_folders(place.parent)
             if (self.root / source).exists():
                 (self.root / source).rename(place)
-                sync_folder(place.parent)
+                folders.add(place.parent)
             elif not place.exists():
                 raise JetStreamError(
                     f"{self.root}: a commit that is decided needs {source} or {target}, and "
                     "neither is there. Bring one back, or remove these tables and make them anew"
                 )
+        for folder in folders:
+            sync_folder(folder)
         for path in decided["removals"]:
             (self.root / path).unlink(missing_ok=True)
         write_durably(self._own / "state.json", json.dumps(decided["state"]))

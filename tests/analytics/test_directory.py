@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from array import array
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pyspark_jetstream import reading
+from pyspark_jetstream import _walk, committed, reading
 from pyspark_jetstream.committed import Since, State
 from pyspark_jetstream.directory import Directory, StreamFiles
 from pyspark_jetstream.errors import BlockDamaged, DataLoss
@@ -42,6 +43,31 @@ def one_step(store: StreamStore, rng: random.Random, now: int) -> None:
         store.purge(None, min(seq, store.first_seq + 5))
     elif store.last_seq > 3:
         store.truncate(store.last_seq - rng.randint(0, 3))
+
+
+def test_a_server_that_writes_all_the_while_does_not_hold_a_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at the log takes so long that another frame is there behind it."""
+    large = {**SMALL_BLOCKS, "segment_size": 4 * committed.PIECE_BYTES}
+    stores = FileStores(tmp_path / "data", **large)
+    store = stores.create(settings("S"))
+    looks = []
+
+    def scan_log(*words: Any) -> tuple[list[Any], int, bool]:
+        found = _walk.scan_log(*words)
+        looks.append(store.store("a", b"", b"payload", len(looks) + 1))
+        settle(stores)
+        assert len(looks) < 10
+        return found
+
+    monkeypatch.setattr(committed, "scan_log", scan_log)
+    directory = Directory(str(tmp_path / "data"))
+    for _ in range(3):
+        before = len(looks)
+        (view,) = directory.views()
+        assert before <= view.last_seq < len(looks)
+    stores.close()
 
 
 def test_a_block_whose_messages_are_all_deleted_is_not_missed(tmp_path: Path) -> None:

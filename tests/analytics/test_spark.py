@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -89,6 +91,34 @@ def test_a_schema_projects_and_kafka_names(spark: Any, tmp_path: Path, store: St
     )
     (row,) = spark.sql("SELECT count(*) AS n, count(msg_id) AS ids FROM messages").collect()
     assert (row.n, row.ids) == (595, 198)
+
+
+def test_columns_that_are_never_null_say_so(
+    spark: Any, tmp_path: Path, store: StreamStore
+) -> None:
+    frame = load(spark, tmp_path, columns="seq,payload,headers,msg_id,size,deleted")
+    assert [field.name for field in frame.schema.fields if field.nullable] == ["headers", "msg_id"]
+    assert frame.where("headers IS NULL AND msg_id IS NULL").count() == 595 - 198
+    reader = spark.read.format("jetstream")
+    strict = reader.schema("seq bigint NOT NULL, msg_id string").load(str(tmp_path))
+    assert [field.nullable for field in strict.schema.fields] == [False, True]
+    assert strict.count() == 595
+    refused = reader.schema("seq bigint, msg_id string NOT NULL").load(str(tmp_path))
+    with pytest.raises(Exception, match="column msg_id may be null: leave out NOT NULL"):
+        refused.count()
+
+
+def test_a_worker_does_not_collect_what_was_loaded_before() -> None:
+    """Behind each task Spark's worker collects garbage; it is not to look at all of its modules."""
+    work = (
+        "import gc; from pyspark_jetstream import options, source; "
+        "assert not list(source.read_partition(None, options.parse({'path': '/'}))); "
+        "loaded = gc.get_freeze_count(); "
+        "assert not list(source.read_partition(None, options.parse({'path': '/'}))); "
+        "print(loaded > 10_000, gc.get_freeze_count() == loaded)"
+    )
+    done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True, check=True)
+    assert done.stdout == "True True\n"
 
 
 FILTERS = [

@@ -72,7 +72,7 @@ def cut_short(root: Path, monkeypatch: pytest.MonkeyPatch, at: str) -> None:
     with Tables(str(root)) as writer, pytest.raises(Killed), monkeypatch.context() as patch:
         entries = [entry for entry in writer.state.files if entry.path.startswith("messages/")]
         if at == "move":
-            patch.setattr(tables, "make_folders", die)
+            patch.setattr(Tables, "_carry_out", die)
         else:
             patch.setattr(Path, "unlink", die)
         writer._merge(str(Path(entries[0].path).parent), entries)
@@ -217,15 +217,15 @@ def test_a_commit_whose_files_are_gone_is_not_carried_out(
     root = three_exports(tmp_path, stores)
     before = (root / "_martlet" / "state.json").read_text()
     cut_short(root, monkeypatch, "move")
-    shutil.rmtree(root / "_martlet" / "staging")
+    shutil.rmtree(root / "_martlet" / "ready")
     for _ in range(2):
-        with pytest.raises(JetStreamError, match=r"staging/4/.*merged.parquet .*neither is there"):
+        with pytest.raises(JetStreamError, match=r"ready/.*4-0000.parquet .*neither is there"):
             Tables(str(root))
     assert (root / "_martlet" / "state.json").read_text() == before
     assert len(exported(root)) == 60
 
 
-def test_staged_names_are_synced_before_a_commit_is_decided(
+def test_files_and_their_names_are_synced_before_a_commit_is_decided(
     tmp_path: Path, stores: FileStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(stores.create(settings("S")), 20)
@@ -245,9 +245,10 @@ def test_staged_names_are_synced_before_a_commit_is_decided(
     monkeypatch.setattr(tables, "sync_folder", sync_folder)
     export.to_parquet(parsed(tmp_path), str(tmp_path / "out"), silent)
     decided = synced[: synced.index("commit.json")]
-    staging = "out/_martlet/staging/1"
-    day = f"{staging}/{partition_path('$G', 'S', '2023-11-14')}"
-    assert {".", "out", "out/_martlet", "out/_martlet/staging", staging, day} <= set(decided)
+    ready = "out/_martlet/ready"
+    day = f"{ready}/{partition_path('$G', 'S', '2023-11-14')}"
+    above = [str(each) for each in reversed(Path(day).parents)]
+    assert decided == [*above, day]
 
 
 def test_a_merge_takes_large_rows_a_few_at_a_time(tmp_path: Path) -> None:
