@@ -132,13 +132,20 @@ def listing(server: Server, count: int) -> Iterator[list[float]]:
         asker.join()
 
 
+FIRST_BLOCKS_S = 8.0
+"""A first block is small: after some 4 s each stream has its second, and no other for 15 more."""
+
+
 def fleet(storage: str, acked: bool) -> Run:
-    """Each stream has one publisher that publishes 100 messages a second."""
+    """Each stream has one publisher that publishes 100 messages a second, for some time already."""
 
     def run(program: Program, scale: Scale) -> Numbers:
+        more: dict[str, object] = {"acks": True} if acked else {}
+        if storage == "file" and scale.seconds > 1:
+            more["warmup"] = FIRST_BLOCKS_S
         with running(program) as server:
             make_streams(server, fleet_size(scale), storage)
-            return paced(server, scale, **({"acks": True} if acked else {}))
+            return paced(server, scale, **more)
 
     return run
 
@@ -161,6 +168,5 @@ def paced(server: Server, scale: Scale, **wanted: object) -> Numbers:
         rate=100,
         size=PAYLOAD_BYTES,
         seconds=scale.seconds,
-        warmup=2 * scale.warmup_s,
-        **wanted,
+        **{"warmup": 2 * scale.warmup_s, **wanted},
     )

@@ -333,7 +333,7 @@ ROWS: tuple[Row, ...] = (
     _analysed("spark_scan_hash_ratio", _SPARK, "x", Better.LOWER, 1.2,
               "a hash of every payload: the same"),
     _analysed("analytics_beside_p99", _BESIDE, "x", Better.LOWER, 1.1,
-              "p99 of durable publishes beside an export without Spark, against the same while it is stopped"),
+              "p99 of durable publishes beside an export without Spark, against it stopped"),
     _analysed("analytics_beside_spark_p99", _BESIDE_SPARK, "x", Better.LOWER, 1.1,
               "the same beside `analytics run` on Spark"),
 )  # fmt: skip

@@ -8,7 +8,8 @@ enough to be written by then: nothing leaves that a killed process would lose.
 
 A turn for which nobody waits (publishes without a reply, to streams without consumers) is put off
 for PUT_OFF_S: each sync has its price, and many of them may share one. Whatever else is written
-meanwhile takes it along. And while the disk works on a batch, the next one stays open for the turns
+meanwhile takes it along, and a stream with more than PUT_OFF_MESSAGES of them does not wait: it would
+come near the bound of what may be under way. And while the disk works on a batch, the next one stays open for the turns
 that come: it could not be begun before.
 
 When more is on its way to the disk than the data directory wants to hold, publishers to its streams are read
@@ -22,7 +23,10 @@ from storage._blockhome cimport BlockHome
 cdef enum:
     DISK_PHASE = 4
 
-PUT_OFF_S = 0.002
+cdef enum:
+    PUT_OFF_MESSAGES = 1024
+
+PUT_OFF_S = 0.010
 
 
 cdef class Backpressure:
@@ -128,7 +132,8 @@ cdef class LocalCommit:
                 writer.close_turn()
                 if not writer.in_memory:
                     on_disk = True
-                    wanted = wanted or writer.is_awaited()
+                    wanted = wanted or writer.is_awaited() or (
+                        writer.store.last_seq - self.durable_seq(writer) > PUT_OFF_MESSAGES)
         if not wanted:
             if on_disk:
                 self.put_off()

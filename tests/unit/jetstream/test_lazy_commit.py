@@ -118,6 +118,17 @@ def test_what_was_put_off_is_shown_when_it_is_written(tmp_path: Path) -> None:
     bench.stores.close()
 
 
+def test_a_stream_with_much_is_not_put_off(tmp_path: Path) -> None:
+    bench = LazyBench(tmp_path)
+    bench.commit.ask_later = lambda delay_s, then: None  # the moment never comes
+    bench.client.say(b"PUB s 1\r\nx\r\n" * 2000)
+    while bench.sink.durable_seq < 2000:
+        bench.heard()
+    bench.client.say(b"PUB s 1\r\nx\r\n")
+    assert bench.sink.durable_seq == 2000
+    bench.stores.close()
+
+
 def test_a_disk_that_is_full_refuses_what_was_not_written(tmp_path: Path) -> None:
     class Full(FaultyFiles):
         def write(self, fd: int, data: bytes, at: int) -> None:
