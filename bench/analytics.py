@@ -93,8 +93,8 @@ class Timer:
     def in_turn(
         self, one: Callable[[], object], other: Callable[[], object]
     ) -> tuple[float, float]:
-        """Of four of each, after two for the JVM's compiler; neither has the better minute."""
-        rounds, warm = (1, 0) if self.small else (6, 2)
+        """Of eight of each, after four for the JVM's compiler; neither has the better minute."""
+        rounds, warm = (1, 0) if self.small else (12, 4)
         found = [(took(one), took(other)) for _ in range(rounds)][warm:]
         return min(pair[0] for pair in found), min(pair[1] for pair in found)
 
@@ -185,6 +185,7 @@ def beside_parquet(spark: Any, path: Path, count: int, codec: str, timer: Timer)
     if not table.exists():
         rows = spark.read.format("jetstream").load(str(path))
         rows.write.parquet(str(table), compression=PARQUET_CODECS[codec])
+        os.sync()
     sizes = [
         sum(file.stat().st_size for file in path.rglob(kind)) for kind in ("*.blk", "*.parquet")
     ]
@@ -276,7 +277,7 @@ def exporting(folder: str, out: str) -> list[str]:
 def running_on_spark(folder: str, out: str) -> list[str]:
     """The job on Spark from the first message on, in batches that are still to come for a while."""
     words = f"analytics run --every 0 --data {folder} --out {out}"
-    return [str(MARTLET.executable), *words.split(), "--option", "maxBytesPerTrigger=2000000"]
+    return [str(MARTLET.executable), *words.split(), "--option", "maxBytesPerTrigger=32000000"]
 
 
 def beside(name: str, job_of: Beside, small: bool) -> Iterator[Row]:
@@ -295,6 +296,7 @@ def beside(name: str, job_of: Beside, small: bool) -> Iterator[Row]:
             stream = json.dumps({"name": "B", "subjects": ["bench.>"], "storage": "file"})
             request(server.port, "$JS.API.STREAM.CREATE.B", stream.encode())
             generate(server, "acked", in_flight=256, size=512, seconds=filling_s, warmup=0)
+            os.sync()  # or the kernel writes the blocks beside some of the turns
 
             def p99_us() -> float:
                 load = {"publishers": 20, "rate": 100, "size": 128, "acks": True}

@@ -298,7 +298,7 @@ class LogTail:
             if finished or (whole and resync):
                 return at, finished
             if resync or not (whole or is_no_frame(rest, size - at)):
-                piece *= 1 if frames else 2
+                piece = piece if frames else 2 * piece
             elif not self._torn(rest, base + at):
                 return at, False
             else:

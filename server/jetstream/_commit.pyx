@@ -26,7 +26,7 @@ cdef enum:
 cdef enum:
     PUT_OFF_MESSAGES = 1024
 
-PUT_OFF_S = 0.010
+PUT_OFF_S = 0.008
 
 
 cdef class Backpressure:
