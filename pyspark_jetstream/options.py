@@ -23,7 +23,8 @@ BATCH_BYTES_MAX: Final = 64 << 20
 # Planning knows no executors: the processors here are a guess, and right for a local session.
 PARTITION_BYTES: Final = 128 << 20
 PARTITION_BYTES_MIN: Final = 8 << 20
-PARTITIONS_WANTED: Final = 2 * (os.cpu_count() or 1)
+PROCESSORS: Final = os.cpu_count() or 1
+PARTITIONS_WANTED: Final = 2 * PROCESSORS
 NAMES: Final = (
     "path",
     "streams",

@@ -14,6 +14,7 @@ from pyspark_jetstream.options import (
     PARTITION_BYTES,
     PARTITION_BYTES_MIN,
     PARTITIONS_WANTED,
+    PROCESSORS,
     Options,
     offset_for,
 )
@@ -161,8 +162,10 @@ def piece(view: StreamView, block: BlockView, first: int, last: int) -> Piece:
 def partition(pieces: Sequence[Piece], min_partitions: int | None) -> list[list[Piece]]:
     """Neighbours together, about as much in each; `min_partitions`: fewer together, or split."""
     total = sum(piece.weight for piece in pieces)
-    wanted = min(total // PARTITION_BYTES_MIN, PARTITIONS_WANTED)
-    count = max(wanted, -(-total // PARTITION_BYTES), min_partitions or 1)
+    count = max(min(total // PARTITION_BYTES_MIN, PARTITIONS_WANTED), -(-total // PARTITION_BYTES))
+    if count > PROCESSORS:  # no processor is to be idle while another has one more
+        count = -(-count // PROCESSORS) * PROCESSORS
+    count = max(count, min_partitions or 1)
     if min_partitions is not None:
         size = max(total // count, 1)
         pieces = [part for piece in pieces for part in split(piece, -(-piece.weight // size))]

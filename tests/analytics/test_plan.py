@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pyspark_jetstream import plan
-from pyspark_jetstream.options import PARTITION_BYTES, PARTITION_BYTES_MIN, PARTITIONS_WANTED
+from pyspark_jetstream.options import (
+    PARTITION_BYTES,
+    PARTITION_BYTES_MIN,
+    PARTITIONS_WANTED,
+    PROCESSORS,
+)
 from pyspark_jetstream.plan import Piece
 
 MIB = 1 << 20
@@ -44,6 +49,12 @@ def weights_of(runs: list[list[Piece]]) -> list[int]:
 def test_blocks_of_one_size_make_even_tasks() -> None:
     runs = plan.partition(pieces_of([8 * MIB] * 11 * PARTITIONS_WANTED), None)
     assert weights_of(runs) == [88 * MIB] * PARTITIONS_WANTED
+
+
+def test_more_than_that_is_for_all_processors_as_well() -> None:
+    weights = [8 * MIB] * (17 * PARTITIONS_WANTED)
+    runs = plan.partition(pieces_of(weights), None)
+    assert len(runs) == PARTITIONS_WANTED + PROCESSORS
 
 
 def test_little_is_one_task_and_much_is_many() -> None:
