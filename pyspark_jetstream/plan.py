@@ -167,8 +167,9 @@ def partition(pieces: Sequence[Piece], min_partitions: int | None) -> list[list[
         count = -(-count // PROCESSORS) * PROCESSORS
     count = max(count, min_partitions or 1)
     if min_partitions is not None:
-        size = max(total // count, 1)
-        pieces = [part for piece in pieces for part in split(piece, -(-piece.weight // size))]
+        pieces = [
+            part for piece in pieces for part in split(piece, -(-piece.weight * count // total))
+        ]
     return packed(pieces, count)
 
 

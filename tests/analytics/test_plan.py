@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyspark_jetstream import plan
@@ -68,6 +68,7 @@ def test_little_is_one_task_and_much_is_many() -> None:
     weights=st.lists(st.integers(1, 200 * MIB), max_size=40),
     wanted=st.none() | st.integers(1, 100),
 )
+@example(weights=[1], wanted=2)
 def test_every_sequence_is_in_one_task(weights: list[int], wanted: int | None) -> None:
     runs = plan.partition(pieces_of(weights), wanted)
     assert all(runs)
