@@ -61,21 +61,30 @@ class Writer:
         if isinstance(value, dict):
             return "{" + self.pick("", "\n", " # z\n") + self.entries(value) + "}"
         if isinstance(value, list):
-            return "[" + "".join(self.value(v) + self.pick(",", "\n", " ,\n") for v in value) + "]"
+            return "[" + "".join(map(self.element, value)) + "]"
         if isinstance(value, bool):
             return self.pick(*(("true", "Yes", "ON") if value else ("false", "no", "oFF")))
         if isinstance(value, (int, float)):
             return repr(value)
         return self.text(str(value))
 
+    def element(self, value: object) -> str:
+        # A slash where an element may begin has to be the first of a comment.
+        starts = isinstance(value, str) and value.startswith("/")
+        written = self.quoted(str(value)) if starts else self.value(value)
+        return written + self.pick(",", "\n", " ,\n")
+
     def text(self, text: str) -> str:
+        if BARE.fullmatch(text) and text.lower() not in ("true", "false", "yes", "no", "on", "off"):
+            return self.pick(self.quoted(text), text)
+        return self.quoted(text)
+
+    def quoted(self, text: str) -> str:
         forms = ['"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"']
         escaped = "".join(f"\\x{byte:02X}" for byte in text.encode())
         forms.append(f'"{escaped}"')
         if "'" not in text:
             forms.append(f"'{text}'")
-        if BARE.fullmatch(text) and text.lower() not in ("true", "false", "yes", "no", "on", "off"):
-            forms.append(text)
         return self.pick(*forms)
 
 
