@@ -128,6 +128,7 @@ cdef struct BlockJob:
     size_t count            # of extents
     bint sync_follows       # of an erase: the next job syncs the same file
     bint files_left         # of a deleted stream: it has its turn again
+    bint keeps_states       # those that a checkpoint replaces are written anew by the next
     uint64_t salt
     uint64_t group
     char* path

@@ -479,14 +479,14 @@ cdef int run_erase(Job* job, const FileCalls* calls) noexcept nogil:
 
 cdef int write_fresh(const FileCalls* calls, const char* path, const char* data, size_t size,
                      bint durable) noexcept nogil:
-    """A file with just this content; its name may not last yet."""
+    """A file with just this content, whatever it had; its name may not last yet."""
     cdef int fd = open_patiently(calls, path, O_RDWR | O_CREAT)
     cdef int result
     if fd < 0:
         return fd
-    result = calls.truncate(calls.context, fd, 0)
+    result = calls.write(calls.context, fd, data, size, 0)
     if result == 0:
-        result = calls.write(calls.context, fd, data, size, 0)
+        result = calls.truncate(calls.context, fd, size)
     if result == 0 and durable:
         result = calls.sync(calls.context, fd)
     calls.close(calls.context, fd)

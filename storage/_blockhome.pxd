@@ -20,6 +20,7 @@ cdef class BlockHome(WritingTable):
     cdef uint64_t gap_seq               # and what was known up to here came from frames before it
     cdef public RecordIndexer indexer
     cdef public bint checkpoint_running
+    cdef bint has_own_states            # written since the start: none is in the clear that should not be
 
     cdef int mark_dead(self, Block* block, uint32_t slot) except -1
     cdef int shorten(self, Block* block, uint32_t slot, uint64_t seq) except -1

@@ -368,6 +368,7 @@ cdef class BlockHome(WritingTable):
             if job.data == NULL:
                 self.log_group.resume(0)    # blank: its frames are numbered from the start again
             self.checkpoint_index = job.index
+            self.has_own_states = True
             self.unnamed = False
             if self.meta_writes == job.seq:
                 self.meta_writes = 0

@@ -2,8 +2,10 @@
 """The checkpoint of a stream: its table, dead bits and index snapshot as bytes (FORMAT.md, 6).
 
 Contract: checkpoints go to the disk in groups. A group of many is written first, then the whole file
-system is synced, then all are renamed, and it is synced again: a few syncs for all of them instead
-of five each. A failure is the whole group's.
+system is synced, then all are put in place, and it is synced again: a few syncs for all of them instead
+of five each. A failure is the whole group's. What a checkpoint replaces changes places with it and is
+written anew by the next: no file is made or removed. Only a stream's first since the start removes it,
+which may be in the clear when streams are to be encrypted from now on.
 """
 import os
 
@@ -63,12 +65,15 @@ cdef int write_state(const BlockJob* work, const FileCalls* calls, const char* n
     return result
 
 
-cdef int rename_state(const BlockJob* work, const FileCalls* calls, const char* fresh, const char* name) noexcept nogil:
+cdef int put_in_place(const BlockJob* work, const FileCalls* calls, const char* fresh, const char* name) noexcept nogil:
     cdef char* source = path_in(work.directory, fresh)
     cdef char* target = path_in(work.directory, name)
     cdef int result = -12
     if source != NULL and target != NULL:
-        result = calls.rename(calls.context, source, target)
+        if work.keeps_states:
+            result = calls.exchange(calls.context, source, target)
+        else:
+            result = calls.rename(calls.context, source, target)
     free(source)
     free(target)
     return result
@@ -89,11 +94,11 @@ cdef int checkpoint_alone(BlockJob* work, const FileCalls* calls) noexcept nogil
         return result
     result = write_state(work, calls, "state.a.new", True)
     if result == 0:
-        result = rename_state(work, calls, "state.a.new", "state.a")
+        result = put_in_place(work, calls, "state.a.new", "state.a")
     if result == 0:
         result = write_state(work, calls, "state.b.new", True)
     if result == 0:
-        result = rename_state(work, calls, "state.b.new", "state.b")
+        result = put_in_place(work, calls, "state.b.new", "state.b")
     if result == 0:
         result = calls.sync_directory(calls.context, work.directory)
     return result
@@ -112,9 +117,9 @@ cdef int checkpoint_together(GroupJob* group, const FileCalls* calls) noexcept n
         result = calls.sync_all(calls.context, group.job.directory)
     for index in range(group.count):
         if result == 0 and group.members[index].data != NULL:
-            result = rename_state(group.members[index], calls, "state.a.new", "state.a")
+            result = put_in_place(group.members[index], calls, "state.a.new", "state.a")
             if result == 0:
-                result = rename_state(group.members[index], calls, "state.b.new", "state.b")
+                result = put_in_place(group.members[index], calls, "state.b.new", "state.b")
     if result == 0:
         result = calls.sync_all(calls.context, group.job.directory)
     return result
@@ -195,6 +200,7 @@ cdef BlockJob* checkpoint_job(BlockHome home, uint64_t segment, bint clean) exce
     else:
         job.index = 0
     job.directory = strdup(os.fsencode(home.path))
+    job.keeps_states = home.has_own_states
     home.checkpoint_running = True
     home.checkpoint_wanted = False
     return job

@@ -13,6 +13,9 @@ cdef struct FileCalls:
     int (*allocate)(void* context, int fd, uint64_t size) noexcept nogil
     int (*truncate)(void* context, int fd, uint64_t size) noexcept nogil
     int (*rename)(void* context, const char* source, const char* target) noexcept nogil
+    # `source` gets the name `target`, and what had that name the other's: it is still there to be written anew.
+    # Where there is no such file, or the file system cannot: as rename.
+    int (*exchange)(void* context, const char* source, const char* target) noexcept nogil
     int (*unlink)(void* context, const char* path) noexcept nogil
     int (*mkdir)(void* context, const char* path) noexcept nogil
     int (*rmdir)(void* context, const char* path) noexcept nogil

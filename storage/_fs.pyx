@@ -13,7 +13,7 @@ import errno as errno_names
 import os
 
 from cpython.buffer cimport PyBuffer_FillInfo
-from libc.errno cimport EINTR, EMFILE, ENFILE, ENOMEM, EOPNOTSUPP, errno
+from libc.errno cimport EINTR, EINVAL, EMFILE, ENFILE, ENOENT, ENOMEM, ENOSYS, EOPNOTSUPP, errno
 from libc.stdint cimport uint64_t
 from posix.types cimport mode_t, off_t
 
@@ -21,7 +21,7 @@ cdef extern from "fcntl.h" nogil:
     int c_open "open"(const char* path, int flags, ...)
     int c_fallocate "fallocate"(int fd, int mode, off_t at, off_t size)
     int sync_file_range(int fd, off_t at, off_t size, unsigned int flags)
-    int O_RDONLY, O_CLOEXEC, O_DIRECTORY, SYNC_FILE_RANGE_WRITE
+    int AT_FDCWD, O_RDONLY, O_CLOEXEC, O_DIRECTORY, SYNC_FILE_RANGE_WRITE
 cdef extern from "unistd.h" nogil:
     int c_close "close"(int fd)
     ssize_t pwrite(int fd, const void* data, size_t size, off_t at)
@@ -33,6 +33,8 @@ cdef extern from "unistd.h" nogil:
     int c_rmdir "rmdir"(const char* path)
 cdef extern from "stdio.h" nogil:
     int c_rename "rename"(const char* source, const char* target)
+    int renameat2(int source_at, const char* source, int target_at, const char* target, unsigned int flags)
+    unsigned int RENAME_EXCHANGE
 cdef extern from "sys/stat.h" nogil:
     int c_mkdir "mkdir"(const char* path, mode_t mode)
 cdef extern from "time.h" nogil:
@@ -186,6 +188,14 @@ cdef int real_rename(void* context, const char* source, const char* target) noex
     return 0 if c_rename(source, target) == 0 else -errno
 
 
+cdef int real_exchange(void* context, const char* source, const char* target) noexcept nogil:
+    if renameat2(AT_FDCWD, source, AT_FDCWD, target, RENAME_EXCHANGE) == 0:
+        return 0
+    if errno == ENOENT or errno == EINVAL or errno == ENOSYS:
+        return real_rename(context, source, target)
+    return -errno
+
+
 cdef int real_unlink(void* context, const char* path) noexcept nogil:
     return 0 if c_unlink(path) == 0 else -errno
 
@@ -224,8 +234,8 @@ cdef class Files:
     def __cinit__(self, *args, **kwargs):
         self.calls = FileCalls(
             context=<void*>self, open=real_open, close=real_close, write=real_write, sync=real_sync,
-            start_writing=real_start_writing, allocate=real_allocate, truncate=real_truncate, rename=real_rename, unlink=real_unlink,
-            mkdir=real_mkdir, rmdir=real_rmdir, sync_directory=real_sync_directory, sync_all=real_sync_all)
+            start_writing=real_start_writing, allocate=real_allocate, truncate=real_truncate, rename=real_rename, exchange=real_exchange,
+            unlink=real_unlink, mkdir=real_mkdir, rmdir=real_rmdir, sync_directory=real_sync_directory, sync_all=real_sync_all)
 
 
 cdef int answer(object call, tuple arguments) noexcept:
@@ -274,6 +284,10 @@ cdef int port_rename(void* context, const char* source, const char* target) noex
     return answer((<object>context).rename, (os.fsdecode(source), os.fsdecode(target)))
 
 
+cdef int port_exchange(void* context, const char* source, const char* target) noexcept with gil:
+    return answer((<object>context).exchange, (os.fsdecode(source), os.fsdecode(target)))
+
+
 cdef int port_unlink(void* context, const char* path) noexcept with gil:
     return answer((<object>context).unlink, (os.fsdecode(path),))
 
@@ -300,8 +314,8 @@ cdef class FilesPort(Files):
     def __cinit__(self, *args, **kwargs):
         self.calls = FileCalls(
             context=<void*>self, open=port_open, close=port_close, write=port_write, sync=port_sync,
-            start_writing=port_start_writing, allocate=port_allocate, truncate=port_truncate, rename=port_rename, unlink=port_unlink,
-            mkdir=port_mkdir, rmdir=port_rmdir, sync_directory=port_sync_directory, sync_all=port_sync_all)
+            start_writing=port_start_writing, allocate=port_allocate, truncate=port_truncate, rename=port_rename, exchange=port_exchange,
+            unlink=port_unlink, mkdir=port_mkdir, rmdir=port_rmdir, sync_directory=port_sync_directory, sync_all=port_sync_all)
 
 
 cdef class FileMap:

@@ -156,7 +156,7 @@ def written_meta(directory: str, logged: bytes | None) -> bytes:
         Path(directory).mkdir(mode=0o700)
         names = []
     for name in names:
-        if name.endswith(".new"):
+        if name.endswith(".new") and not name.startswith("state."):
             Path(directory, name).unlink()
     path = f"{directory}/meta"
     content = read_if_there(path) if "meta" in names else b""

@@ -144,6 +144,20 @@ class FaultyFiles(FilesPort):
 
         self.undo_name(target, undo)
 
+    def exchange(self, source: str, target: str) -> None:
+        if not Path(target).exists():
+            self.rename(source, target)
+            return
+        self.count()
+        self.swap(source, target)
+        self.undo_name(target, lambda: self.swap(source, target))
+
+    def swap(self, one: str, other: str) -> None:
+        aside = f"{one}-aside"
+        Path(one).rename(aside)
+        Path(other).rename(one)
+        Path(aside).rename(other)
+
     def bury(self, path: str) -> str | None:
         """Keep what a rename or an unlink would take, outside of the directory."""
         if not Path(path).exists():
