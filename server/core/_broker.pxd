@@ -43,6 +43,7 @@ cdef class Broker:
     cdef public bint lame_duck
 
     cdef public int64_t in_msgs, in_bytes, out_msgs, out_bytes
+    cdef bint wrote                  # to a connection; whoever takes note of it clears it
     cdef public int64_t total_connections
     cdef public int64_t slow_consumers_pending, slow_consumers_deadline
     cdef public int64_t stale_connections, stalls

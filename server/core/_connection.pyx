@@ -302,6 +302,7 @@ cdef class Connection(Sink):
                 self.mark_dirty()
                 return
             if sent > 0:
+                self.broker.wrote = True
                 self.written += sent
                 outbox_written(&self.out, sent)
             if sent < <Py_ssize_t> offered:

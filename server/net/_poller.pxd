@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from server.core._connection cimport Carrier, Connection
 from server.net._attention cimport Attention
+from server.net._patience cimport Patience
 
 
 cdef class Listener:
@@ -30,6 +31,7 @@ cdef class Poller(Carrier):
     cdef bint read_much              # in this round
     cdef size_t turn_bytes           # read since the turn began
     cdef Attention attention
+    cdef Patience patience
     cdef uint64_t heard_from         # the one connection that was read in this run; 0: several
     cdef bint looks_again            # the loop was asked to call
 
@@ -41,3 +43,4 @@ cdef class Poller(Carrier):
     cdef pause_accepting(self, Listener listener, int error)
     cdef void change_events(self, Connection connection, uint32_t events) noexcept
     cdef void take_timer(self) noexcept
+    cdef void nap(self) noexcept

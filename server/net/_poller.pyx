@@ -5,7 +5,7 @@ Contract: `run` is a whole turn. It accepts, reads each ready connection at most
 one shared buffer behind the connection's unconsumed bytes, parses and routes, and ends the turn.
 What a message refers to in the buffer is written or copied before the buffer is used again. Rounds
 and connections per call are bounded. In a lively exchange (`_attention`) it asks the loop to be
-called again at once. A connection is level-triggered for reading, and for writing
+called again at once; while many publish and nobody listens (`_patience`) it sleeps NAP_NS first. A connection is level-triggered for reading, and for writing
 only while its last write fell short.
 """
 
@@ -22,6 +22,7 @@ from server.core._client cimport Client
 from server.core._connection cimport SENT_NEVER, SENT_NOTHING, Carrier, Connection
 from server.core._outbox cimport Chunk, chunk_new, chunk_release, iovec
 from server.net._attention cimport Attention
+from server.net._patience cimport Patience
 
 
 cdef extern from "<sys/epoll.h>" nogil:
@@ -85,6 +86,7 @@ cdef extern from "<sys/timerfd.h>" nogil:
     enum: TFD_NONBLOCK, TFD_CLOEXEC
 
 cdef extern from "<time.h>" nogil:
+    int clock_nanosleep(int clock, int flags, const timespec* request, timespec* remain)
     enum: CLOCK_MONOTONIC
 
 cdef extern from "<unistd.h>" nogil:
@@ -99,6 +101,7 @@ cdef enum:
     RUN_NS_MAX = 4000000         # then the loop's other work has its chance
     ACCEPTS_MAX = 64             # in one round
     TURN_BYTES_MAX = 1048576     # read so much, then let the answers out
+    NAP_NS = 450000              # the kernel makes it some 50 us longer
     STALL_TICK_NS = 1000000
     ACCEPT_RETRY_MIN_NS = 10_000_000
     ACCEPT_RETRY_MAX_NS = 1_000_000_000
@@ -137,6 +140,7 @@ cdef class Poller(Carrier):
         cdef epoll_event event
         self.broker = broker
         self.attention = Attention()
+        self.patience = Patience()
         self.listeners = {}
         self.retired = []
         self.buffer_bytes = read_buffer_bytes
@@ -388,13 +392,19 @@ cdef class Poller(Carrier):
         cdef int count, i, rounds
         cdef bint worked = False
         cdef int64_t begin = self.broker.clock()
-        cdef int64_t sent = self.broker.out_msgs
+        cdef int64_t sent
+        cdef bint kept_up = False
         cdef object thing
         cdef Client client
+        if self.patience.waits(begin):
+            self.nap()
+            begin = self.broker.clock()
+        sent = self.broker.out_msgs
         self.heard_from = NOBODY
         for rounds in range(ROUNDS_MAX):
             count = epoll_wait(self.epoll_fd, events, EVENTS_MAX, 0)
             if count <= 0:
+                kept_up = True
                 break
             worked = True
             self.broker.turn.in_batch = True
@@ -427,19 +437,28 @@ cdef class Poller(Carrier):
             self.broker.turn.in_batch = False
             self.broker.turn.run()
             # After much, more is likely to be there by now; after little, sleep.
-            if (count < EVENTS_MAX // 4 and not self.read_much) or (
-                    self.broker.clock() - begin > RUN_NS_MAX):
+            kept_up = count < EVENTS_MAX // 4 and not self.read_much
+            if kept_up or self.broker.clock() - begin > RUN_NS_MAX:
                 break
         self.retired = []
         if self.broker.stalled and not self.timer_armed:
             self.arm_stall_timer()
         if worked:
             self.attention.worked(self.broker.clock() - begin)
+            self.patience.turned(begin, self.broker.wrote, kept_up)
+            self.broker.wrote = False
         if self.heard_from != NOBODY:
             self.attention.heard(self.heard_from, self.broker.out_msgs != sent, self.broker.clock())
         if not self.looks_again and self.attention.lasts(begin) and self.broker.turn.has_loop:
             self.looks_again = True
             self.broker.turn.later(self.look_again)
+
+    cdef void nap(self) noexcept:
+        cdef timespec moment
+        moment.tv_sec = 0
+        moment.tv_nsec = NAP_NS
+        with nogil:
+            clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL)
 
     def look_again(self):
         self.looks_again = False

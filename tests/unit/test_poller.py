@@ -17,6 +17,7 @@ from server.net._poller import Poller
 from tests.unit.memory_client import QUIET, RecordingHooks
 
 DEADLINE_S = 30.0
+NAP_S = 450e-6
 
 
 class Served:
@@ -295,4 +296,20 @@ def test_the_poller_looks_again_while_an_exchange_is_lively() -> None:
     now_ns += 1_000_000
     served.poller.look_again()
     assert asked == []
+    served.close()
+
+
+def test_input_that_nobody_waits_for_gathers() -> None:
+    now_ns = 1_000_000_000
+    served = Served(clock_ns=lambda: now_ns)
+    peer = served.peer()
+    for sent in range(1, 41):
+        now_ns += 500_000
+        peer.send(b"PUB a 1\r\nx\r\n")
+        served.until(lambda sent=sent: served.broker.in_msgs == sent)
+    peer.socket.send(b"PUB a 1\r\nx\r\n")
+    began = time.perf_counter()
+    served.poller.run()
+    assert time.perf_counter() - began >= NAP_S
+    assert served.broker.in_msgs == 41
     served.close()
