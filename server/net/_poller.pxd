@@ -42,5 +42,6 @@ cdef class Poller(Carrier):
     cdef Client serve(self, int fd, str ip, int port, int server_port, Listener listener)
     cdef pause_accepting(self, Listener listener, int error)
     cdef void change_events(self, Connection connection, uint32_t events) noexcept
+    cdef void tell_again(self, Connection connection) noexcept
     cdef void take_timer(self) noexcept
     cdef void nap(self) noexcept

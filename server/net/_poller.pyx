@@ -5,8 +5,9 @@ Contract: `run` is a whole turn. It accepts, reads each ready connection at most
 one shared buffer behind the connection's unconsumed bytes, parses and routes, and ends the turn.
 What a message refers to in the buffer is written or copied before the buffer is used again. Rounds
 and connections per call are bounded. In a lively exchange (`_attention`) it asks the loop to be
-called again at once; while many publish and nobody listens (`_patience`) it sleeps NAP_NS first. A connection is level-triggered for reading, and for writing
-only while its last write fell short.
+called again at once; while many publish and nobody listens (`_patience`) it sleeps NAP_NS first.
+A connection is edge-triggered: one that may have more than was read, or has ended behind what was
+read, asks to be told again. For writing it is watched only while its last write fell short.
 """
 
 import os
@@ -35,7 +36,7 @@ cdef extern from "<sys/epoll.h>" nogil:
     int epoll_ctl(int epfd, int op, int fd, epoll_event* event)
     int epoll_wait(int epfd, epoll_event* events, int count, int timeout)
     enum: EPOLL_CLOEXEC, EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL
-    enum: EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP
+    enum: EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLRDHUP, EPOLLET
 
 cdef extern from "<sys/socket.h>" nogil:
     cdef struct sockaddr:
@@ -254,8 +255,7 @@ cdef class Poller(Carrier):
         client.server_port = server_port
         client.carrier = self
         client.fd = fd
-        client.events = EPOLLIN
-        event.events = EPOLLIN
+        client.events = event.events = <uint32_t> EPOLLIN | EPOLLRDHUP | EPOLLET
         event.data.ptr = <void*> client
         if epoll_ctl(self.epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0:
             close_fd(fd)
@@ -266,11 +266,14 @@ cdef class Poller(Carrier):
         return client
 
     cdef void change_events(self, Connection connection, uint32_t events) noexcept:
+        if connection.events != events and connection.fd >= 0:
+            connection.events = events
+            self.tell_again(connection)
+
+    cdef void tell_again(self, Connection connection) noexcept:
+        """An event comes for what it is ready for now, not only for what comes."""
         cdef epoll_event event
-        if connection.events == events or connection.fd < 0:
-            return
-        connection.events = events
-        event.events = events
+        event.events = connection.events
         event.data.ptr = <void*> connection
         epoll_ctl(self.epoll_fd, EPOLL_CTL_MOD, connection.fd, &event)
 
@@ -322,10 +325,11 @@ cdef class Poller(Carrier):
             memcpy(self.buffer, chunk.data, have)
         got = recv(client.fd, self.buffer + have, self.buffer_bytes - have, MSG_DONTWAIT)
         if got <= 0:
-            if got < 0 and reads_more(errno):
-                return
-            client.finish("Client Closed" if got == 0 else "Read Error", True)
+            if not (got < 0 and reads_more(errno)):
+                client.finish("Client Closed" if got == 0 else "Read Error", True)
             return
+        if <size_t> got == self.buffer_bytes - have:
+            self.tell_again(client)
         if chunk != NULL:
             client.rest = NULL
         client.stalled_ns = 0
@@ -365,6 +369,8 @@ cdef class Poller(Carrier):
             if not (got < 0 and reads_more(errno)):
                 client.finish("Client Closed" if got == 0 else "Read Error", True)
             return True
+        if <size_t> got == chunk.capacity - chunk.size:
+            self.tell_again(client)
         chunk.size += got
         self.turn_bytes += <size_t> got
         self.read_much = True
@@ -422,6 +428,8 @@ cdef class Poller(Carrier):
                         client.mark_dirty()
                     if events[i].events & EPOLLIN:
                         self.read_client(client)
+                        if events[i].events & EPOLLRDHUP and not client.closed:
+                            self.tell_again(client)         # of the end, behind what was read
                         if self.turn_bytes > TURN_BYTES_MAX:
                             self.turn_bytes = 0
                             self.broker.turn.run()

@@ -278,6 +278,25 @@ def test_the_server_closes_everybody(served: Served) -> None:
     assert {reason for _, reason in served.hooks.closed} == {"Server Shutdown"}
 
 
+@pytest.mark.parametrize("size", [1, 131_071, 131_072, 131_073, 500_000])
+def test_the_end_behind_what_was_read_is_heard(served: Served, size: int) -> None:
+    peer = served.peer()
+    message = b"PUB a 1\r\nx\r\n"
+    said = message * (size // len(message) + 1)
+    peer.send(said)
+    peer.socket.close()
+    served.until(lambda: bool(served.hooks.closed))
+    assert served.broker.in_msgs == len(said) // len(message)
+
+
+@pytest.mark.parametrize("payload", [131_072 - 15, 131_072, 131_072 * 2, 900_000])
+def test_a_payload_as_long_as_its_buffer_is_heard(served: Served, payload: int) -> None:
+    peer = served.peer(QUIET)
+    said = b"PUB a %d\r\n" % payload + bytes(payload) + b"\r\n"
+    assert peer.ask(said * 3 + b"PING\r\n") == b"PONG\r\n"
+    assert served.broker.in_msgs == 3
+
+
 def test_the_poller_looks_again_while_an_exchange_is_lively() -> None:
     asked: list[Callable[[], None]] = []
     now_ns = time.monotonic_ns()
