@@ -132,8 +132,9 @@ def listing(server: Server, count: int) -> Iterator[list[float]]:
         asker.join()
 
 
-FIRST_BLOCKS_S = 8.0
-"""A first block is small: after some 4 s each stream has its second, and no other for 15 more."""
+SETTLED_S, CYCLES_S = 20.0, 13.0
+"""What is done once for each stream (its first blocks, two checkpoints' files) is over after 15 s.
+From then on each has a checkpoint every 6.5 s and a block every 15."""
 
 
 def fleet(storage: str, acked: bool) -> Run:
@@ -142,7 +143,7 @@ def fleet(storage: str, acked: bool) -> Run:
     def run(program: Program, scale: Scale) -> Numbers:
         more: dict[str, object] = {"acks": True} if acked else {}
         if storage == "file" and scale.seconds > 1:
-            more["warmup"] = FIRST_BLOCKS_S
+            more.update(warmup=SETTLED_S, seconds=CYCLES_S)
         with running(program) as server:
             make_streams(server, fleet_size(scale), storage)
             return paced(server, scale, **more)
@@ -167,6 +168,5 @@ def paced(server: Server, scale: Scale, **wanted: object) -> Numbers:
         publishers=fleet_size(scale),
         rate=100,
         size=PAYLOAD_BYTES,
-        seconds=scale.seconds,
-        **{"warmup": 2 * scale.warmup_s, **wanted},
+        **{"seconds": scale.seconds, "warmup": 2 * scale.warmup_s, **wanted},
     )
