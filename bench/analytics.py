@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -244,6 +244,7 @@ class Job:
         self._process = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
         assert self._process.stdout is not None
         if not self._process.stdout.readline():
+            self.close()
             raise SystemExit(f"{words[3]} ended without a row")
         threading.Thread(target=self._process.stdout.read, daemon=True).start()
 
@@ -260,7 +261,8 @@ class Job:
         self.send(signal.SIGCONT)
 
     def close(self) -> None:
-        os.killpg(self._process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it ended by itself
+            os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
 

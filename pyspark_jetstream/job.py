@@ -55,7 +55,15 @@ VIEWS = {
     "consumers": "time timestamp, account string, stream string, consumer string, pending bigint, "
     "ack_pending bigint, delivered_seq bigint, ack_floor_seq bigint, day date",
 }
+# Spark's usual ways to local files start a process for each change of a mode and each look for a
+# link, about a hundred for each batch; that is felt by a server beside us.
+FEW_PROCESSES = {
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming."
+    "checkpointing.FileSystemBasedCheckpointFileManager",
+}
 SPARK_SETTINGS = {
+    **FEW_PROCESSES,
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.compression.codec": "zstd",
     "spark.sql.shuffle.partitions": "2",

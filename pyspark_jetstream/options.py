@@ -19,9 +19,10 @@ LATEST: Final = -1
 # Small: while Spark takes one batch the next is made, and both stay in the processor's caches.
 BATCH_BYTES: Final = 1 << 20
 BATCH_BYTES_MAX: Final = 64 << 20
-# Large tasks, for each has its price; but enough of them to keep the cores busy to the end.
+# Large tasks, for each has its price; but enough of them to keep the cores busy to the end. Spark
+# takes 128 MB of a file for one: blocks, which are seldom compressed, have the same rows in more.
 # Planning knows no executors: the processors here are a guess, and right for a local session.
-PARTITION_BYTES: Final = 128 << 20
+PARTITION_BYTES: Final = 256 << 20
 PARTITION_BYTES_MIN: Final = 8 << 20
 PROCESSORS: Final = os.cpu_count() or 1
 PARTITIONS_WANTED: Final = 2 * PROCESSORS

@@ -52,7 +52,7 @@ def test_blocks_of_one_size_make_even_tasks() -> None:
 
 
 def test_more_than_that_is_for_all_processors_as_well() -> None:
-    weights = [8 * MIB] * (17 * PARTITIONS_WANTED)
+    weights = [8 * MIB] * ((PARTITION_BYTES // (8 * MIB) + 1) * PARTITIONS_WANTED)
     runs = plan.partition(pieces_of(weights), None)
     assert len(runs) == PARTITIONS_WANTED + PROCESSORS
 
