@@ -38,6 +38,7 @@ STORE_FOLDER = "jetstream"
 UNITS = "KMGTPE"
 UINT64_MAX = 2**64 - 1
 MAINTENANCE_NS = 1_000_000_000
+CATCH_UP_NS = 800_000_000  # each stream writes to its block then, if there was no reason earlier
 SLICE_GAP_S = 0.001
 DESCRIPTORS_KEPT = 64  # logs, pipes, monitoring, a reload's files
 CIPHER_TITLES = {"chacha": "ChaCha20-Poly1305", "aes": "AES-GCM"}
@@ -95,7 +96,7 @@ class JetStream:
         started_ns = clock.monotonic_ns()
         self._clock = clock
         self._runs_again = False
-        self._maintained_ns = self._synced_ns = started_ns
+        self._maintained_ns = self._synced_ns = self._caught_up_ns = started_ns
         self._pressure = MemoryPressure(pressure_file(), started_ns)
         # What was made by then goes again when a later part of the start fails.
         with ExitStack() as made:
@@ -194,9 +195,11 @@ class JetStream:
         self.engine.timers.run(self._clock.wall_ns())
         self.engine.hub.run_timers()
         self.engine.hub.keep_soon()
-        self.commit.catch_up()
         interval_ns = self.engine.options.sync_interval_ns
         now_ns = self._clock.monotonic_ns()
+        if now_ns - self._caught_up_ns >= CATCH_UP_NS:
+            self._caught_up_ns = now_ns
+            self.commit.catch_up()
         if not self.stores.directory.durable and now_ns - self._synced_ns >= interval_ns:
             self._synced_ns = now_ns
             self.commit.sync()

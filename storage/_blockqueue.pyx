@@ -4,7 +4,7 @@
 Contract: `add` takes batches in order. `hand_over` gives what waits to the block thread, as one job
 that comes back to `finished`; whoever queues work behind a batch's records calls it first. What
 waits is bounded by bytes of the log (more for many streams, so that each write is worth its call), by
-batches, by the writes of one stream, and by the owner's tick, which hands over the rest. Until then
+batches, by the writes of one stream, and by the owner, who now and then hands over the rest. Until then
 reads find the records in the log's chunks.
 """
 from collections import deque
@@ -19,8 +19,8 @@ from storage._disk cimport Job
 
 cdef enum:
     WAITING_BYTES_MIN = 1 << 20     # fewer need not be handed over
-    WAITING_BYTES_MAX = 8 << 20
-    WAITING_BYTES_OF_HOME = 8 << 10
+    WAITING_BYTES_MAX = 16 << 20
+    WAITING_BYTES_OF_HOME = 16 << 10
     WAITING_BATCHES_MAX = 1024
     WAITING_WRITES_MAX = 128        # batches with writes of one home: reads look through them
 

@@ -346,7 +346,7 @@ cdef class DataDirectory(BatchedDirectory):
         self.log_disk.ring()
 
     def catch_up(self) -> None:
-        """At each tick: what waits for more of its kind waits no longer. Views end here."""
+        """Now and then: what waits for more of its kind waits no longer. Views end here."""
         self.reap()
         if self.failure is None:
             self.block_queue.hand_over()
