@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.error import URLError
 from urllib.request import urlopen
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,8 +25,6 @@ from pyspark_jetstream.scan import Tally
 from pyspark_jetstream.tables import (
     COLUMNS,
     Tables,
-    partition_of,
-    partition_path,
 )
 
 if TYPE_CHECKING:
@@ -56,7 +53,7 @@ VIEWS = {
     "ack_pending bigint, delivered_seq bigint, ack_floor_seq bigint, day date",
 }
 # Spark's usual ways to local files start a process for each change of a mode and each look for a
-# link, about a hundred for each batch; that is felt by a server beside us.
+# link; that is felt by a server beside us.
 FEW_PROCESSES = {
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.sql.execution.streaming."
@@ -64,8 +61,9 @@ FEW_PROCESSES = {
 }
 SPARK_SETTINGS = {
     **FEW_PROCESSES,
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.parquet.compression.codec": "zstd",
+    # What a task is given at once, and writes as a row group.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": str(1 << 16),
+    "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
     "spark.sql.shuffle.partitions": "2",
 }
 
@@ -147,6 +145,9 @@ class SparkRun:
 
     def start(self) -> StreamingQuery:
         """Reads up to what is there now."""
+        from pyspark_jetstream.staged import StagedSink
+
+        self._spark.dataSource.register(StagedSink)  # the query has a session that is a copy
         given = {
             "path": self._asked.path,
             "streams": ",".join(self._asked.streams),
@@ -183,38 +184,25 @@ class SparkRun:
             raise JetStreamError(str(failed))
 
     def _take(self, rows: DataFrame, batch: int) -> None:
-        from pyspark.sql import functions
+        from pyspark_jetstream import staged
 
         mark, query = self._mark(), self._query_id()
         if mark.get("query") == query and mark.get("batch", -1) >= batch:
             return
         offsets = {**self._tables.state.offsets, **batch_offsets(self._checkpoint, batch)}
         folder = self._tables.staging()
-        spread = rows.withColumn("day", functions.date_format("timestamp", "yyyy-MM-dd"))
-        # Never used before: the JVM of a job that was killed may be finishing its files even now.
-        written = folder / f"spark-{uuid4().hex}"
-        spread.write.partitionBy("account", "stream", "day").parquet(str(written))
-        staged = [place_staged(path, folder) for path in sorted(written.rglob("*.parquet"))]
+        to_folder = rows.write.format(staged.StagedSink.name()).option("folder", str(folder))
+        to_folder.mode("append").save()
+        files = staged.take(folder)
         mark = {"query": query, "batch": batch, "offsets": offsets}
-        self._tables.commit(staged, offsets, marks={"spark": mark})
-        added = (
-            sum(entry.rows for entry in self._tables.state.files[-len(staged) :]) if staged else 0
-        )
+        self._tables.commit(files, offsets, marks={"spark": mark})
+        added = sum(entry.rows for entry in self._tables.state.files[-len(files) :]) if files else 0
         self._told(f"batch {batch}: {added:,} rows")
         self._tables.compact()
 
 
 def in_ms(ns: int, unlimited_ns: int) -> str:
     return "" if ns == unlimited_ns else str(ns // 1_000_000)
-
-
-def place_staged(path: Path, folder: Path) -> Path:
-    """Spark's file into the partition folders that the tables use."""
-    where = partition_of(str(path.relative_to(folder)))
-    target = folder / partition_path(where["account"], where["stream"], where["day"]) / path.name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    path.rename(target)
-    return target
 
 
 def batch_offsets(checkpoint: Path, batch: int) -> dict[str, int]:

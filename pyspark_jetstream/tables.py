@@ -17,6 +17,7 @@ import json
 import os
 import re
 import shutil
+from bisect import bisect
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -37,7 +38,8 @@ from pyspark_jetstream.objects import local_folder
 TABLE_VERSION = 1
 NS_PER_DAY = 86_400_000_000_000
 FILE_BYTES_TARGET = 512 << 20
-SMALL_FILES_MAX = 8
+FILES_OF_A_SIZE_MAX = 8
+SIZE_CLASSES = tuple(FILE_BYTES_TARGET >> shift for shift in (10, 7, 4, 1))  # 512 KiB to 256 MiB
 ROW_GROUP_ROWS = 1 << 20
 ROW_GROUP_BYTES = 64 << 20
 MERGE_ROWS, MERGE_BYTES = 1 << 16, 16 << 20
@@ -247,15 +249,15 @@ class Tables:
     # -- large files from small ones ---------------------------------------------------------------
 
     def compact(self) -> int:
-        """Merge the small files of each partition that has many; how many files went."""
+        """Merge files of a partition that has many of a size; how many files went."""
         merged = 0
-        by_folder: dict[str, list[TableFile]] = {}
+        alike: dict[tuple[str, int], list[TableFile]] = {}
         for entry in self.state.files:
-            by_folder.setdefault(str(Path(entry.path).parent), []).append(entry)
-        for folder, entries in by_folder.items():
-            small = [entry for entry in entries if entry.bytes < FILE_BYTES_TARGET // 2]
-            if len(small) > SMALL_FILES_MAX:
-                for group in groups_to_merge(small):
+            which = str(Path(entry.path).parent), size_class(entry)
+            alike.setdefault(which, []).append(entry)
+        for (folder, size), entries in alike.items():
+            if size < len(SIZE_CLASSES) and len(entries) > FILES_OF_A_SIZE_MAX:
+                for group in groups_to_merge(entries):
                     self._merge(folder, group)
                     merged += len(group)
         return merged
@@ -307,6 +309,11 @@ def row_groups(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:
             gathered, held, rows = [], 0, 0
     if gathered:
         yield pa.concat_tables(gathered)
+
+
+def size_class(entry: TableFile) -> int:
+    """Files are merged with those of their class: a large one is not rewritten for a few rows."""
+    return bisect(SIZE_CLASSES, entry.bytes)
 
 
 def groups_to_merge(small: list[TableFile]) -> list[list[TableFile]]:
@@ -429,8 +436,8 @@ class DayWriter:
     waited longest is closed, and its day goes on in another.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, name: str = "part") -> None:
+        self._folder, self._name = folder, name
         self._open: dict[str, tuple[pq.ParquetWriter, SteadyFile]] = {}  # last used last
         self._staged: list[Path] = []
         self.rows = 0
@@ -451,7 +458,7 @@ class DayWriter:
         if found is None:
             if len(self._open) >= OPEN_FILES_MAX:
                 self._close(next(iter(self._open)))
-            path = self._folder / where / f"part-{len(self._staged):08d}.parquet"
+            path = self._folder / where / f"{self._name}-{len(self._staged):08d}.parquet"
             path.parent.mkdir(parents=True, exist_ok=True)
             file = SteadyFile(path)
             found = pq.ParquetWriter(file, schema, compression="zstd"), file

@@ -79,7 +79,7 @@ def test_parquet_by_stream_and_day(tmp_path: Path, stores: FileStores) -> None:
 def test_small_files_become_large_ones(tmp_path: Path, stores: FileStores) -> None:
     store = stores.create(settings("S"))
     root = tmp_path / "out"
-    for _ in range(tables.SMALL_FILES_MAX + 2):
+    for _ in range(tables.FILES_OF_A_SIZE_MAX + 2):
         fill(store, 20, step_ns=1000)
         settle(stores)
         export.to_parquet(parsed(tmp_path), str(root), silent)

@@ -83,10 +83,10 @@ def test_options_mean_the_same_on_both_engines(
             assert one.state.offsets == other.state.offsets
 
 
-def test_what_a_killed_jvm_writes_later_is_not_taken(
+def test_what_a_killed_run_writes_later_is_not_taken(
     spark: Any, tmp_path: Path, stores: FileStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The JVM of a run that was killed may end its job when the next has begun its own."""
+    """The tasks of a run that was killed may end when the next has begun its own."""
     store, root = stores.create(settings("S")), tmp_path / "out"
     fill(store, 300)
     settle(stores)
@@ -94,7 +94,7 @@ def test_what_a_killed_jvm_writes_later_is_not_taken(
 
     def with_leftovers(self: Tables) -> Path:
         folder = staging(self)
-        shutil.copytree(tmp_path / "killed", folder / "spark", dirs_exist_ok=True)
+        shutil.copytree(tmp_path / "killed", folder, dirs_exist_ok=True)
         return folder
 
     killed = tmp_path / "killed" / "account=$G" / "stream=S" / "day=2023-11-14"
