@@ -32,7 +32,7 @@ cdef class Wheel:
     cdef void advance(self, int64_t now_ns) noexcept:
         cdef int64_t target = now_ns >> SLOT_SHIFT
         if self.cursor < 0 or target - self.cursor > WHEEL_SLOTS:
-            self.cursor = target - WHEEL_SLOTS
+            self.cursor = max(target - WHEEL_SLOTS, <int64_t> -1)      # a machine's clock begins at 0
         while self.cursor < target:
             self.cursor += 1
             self.fire_slot(&self.slots[self.cursor % WHEEL_SLOTS], now_ns)

@@ -27,6 +27,7 @@ class Served:
         self, read_buffer_bytes: int = 131072, clock_ns: Callable[[], int] | None = None
     ) -> None:
         self.hooks = RecordingHooks()
+        self.clock_ns = clock_ns or time.monotonic_ns
         self.broker = Broker(self.hooks, clock_ns, seed=1)
         self.poller = Poller(self.broker, read_buffer_bytes)
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
@@ -42,7 +43,7 @@ class Served:
             assert time.monotonic() < deadline, "not reached"
             self.ready.poll(10)
             self.poller.run()
-            self.broker.tick(time.monotonic_ns())
+            self.broker.tick(self.clock_ns())
             self.broker.turn.run()
 
     def peer(self, connect: bytes = QUIET) -> Peer:
@@ -331,4 +332,39 @@ def test_input_that_nobody_waits_for_gathers() -> None:
     served.poller.run()
     assert time.perf_counter() - began >= NAP_S
     assert served.broker.in_msgs == 41
+    served.close()
+
+
+def test_many_are_read_in_one_round_while_listeners_and_publishers_go(served: Served) -> None:
+    peers = [served.peer() for _ in range(40)]
+    for number, peer in enumerate(peers):
+        peer.ask(b"SUB own.%d 1\r\nPUB own.%d 1\r\nx\r\nPING\r\n" % (number, number))
+    said = served.broker.in_msgs
+    for number, peer in enumerate(peers):
+        if number % 5 == 1:
+            peer.socket.send(b"UNSUB 1\r\n")
+        peer.socket.send(b"PUB own.%d 1\r\ny\r\n" % number)
+        if number % 5 == 2:
+            peer.socket.send(b"nonsense\r\n")
+        if number % 5 == 3:
+            peer.socket.close()
+    newcomer = socket.create_connection(("127.0.0.1", served.listener.getsockname()[1]))
+    served.until(lambda: len(served.hooks.closed) == 16 and served.broker.in_msgs == said + 40)
+    for number in range(0, 40, 5):
+        expected = b"MSG own.%d 1 1\r\ny\r\n" % number
+        served.until(lambda n=number, e=expected: peers[n].listen() == e)
+        assert peers[number + 1].ask(b"PING\r\n") == b"PONG\r\n"
+    newcomer.close()
+
+
+def test_timers_of_a_machine_that_has_just_started() -> None:
+    now_ns = 1
+    served = Served(clock_ns=lambda: now_ns)
+    peer = served.peer()
+    while not peer.listen():
+        assert now_ns < 60_000_000_000, "no PING of the first minute came"
+        now_ns += 50_000_000
+        served.broker.tick(now_ns)
+        served.broker.turn.run()
+    assert peer.heard == b"PING\r\n"
     served.close()
