@@ -77,6 +77,9 @@ cdef struct ScrubJob:
     uint64_t log_salt
 
 
+cdef class CommitLog
+
+
 # The log's view of one stream or raft group.
 cdef class LogGroup:
     cdef readonly uint64_t group
@@ -89,7 +92,7 @@ cdef class LogGroup:
     cdef size_t place_room
     cdef bint goes_on                       # what is written now counts as a whole or not at all
     cdef bint left_open                     # the last frame that was closed counts only with the next one
-    cdef int note_place(self, uint64_t seq, uint64_t oldest) except -1
+    cdef int note_place(self, uint64_t seq, CommitLog log) except -1
     cdef void cut_places(self, uint64_t seq) noexcept
     cdef uint64_t place_of(self, uint64_t seq) noexcept
 

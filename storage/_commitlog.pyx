@@ -38,7 +38,7 @@ cdef enum:
     ZEROED_AHEAD = 256 << 10
     BEGUN_STEP = 8 << 20
     PAGE = 4096
-    PLACE_STEP = 64 << 10   # distance of the places that a group remembers
+    PLACE_STEP = 1 << 20   # distance of the places that a group remembers
 
 cdef char[ZEROED_AHEAD] zeros
 cdef char* pool[POOL_MAX]
@@ -78,10 +78,12 @@ cdef class LogGroup:
     def __dealloc__(self):
         free(self.places)
 
-    cdef int note_place(self, uint64_t seq, uint64_t oldest) except -1:
-        """`seq` is the first of the newest frame. Places before the position `oldest` are let go."""
+    cdef int note_place(self, uint64_t seq, CommitLog log) except -1:
+        """`seq` is the first of the newest frame. Where room is short, places that no file has are let go."""
         cdef size_t gone = 0
+        cdef uint64_t oldest
         if self.place_count == self.place_room:
+            oldest = log.oldest_content()
             while gone < self.place_count and self.places[gone].position < oldest:
                 gone += 1
             self.place_count -= gone

@@ -59,6 +59,9 @@ cdef class StoreLedger:
     # Only the last `messages_max` stay of the subject with that number, if no more than `most` have to go.
     cdef int trim_subject(self, uint32_t number, uint64_t messages_max, uint64_t most) except -1
 
+    # A message is likely to come soon: each step asks for memory that the one before has found.
+    cdef void foresee(self, int step) noexcept nogil
+
     cdef int remove(self, uint64_t seq, bint erase) except -1
 
     # For the file store's recovery.

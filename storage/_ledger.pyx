@@ -11,12 +11,15 @@ from libc.string cimport memcmp
 
 from storage._headers cimport is_rollup, ttl_of
 from storage._index cimport FIRST_IS_BOUND, SUBJECT_ID_MASK, SUBJECT_LEN_MAX, Subject
+from storage._record cimport fetch_ahead
 from storage._spans cimport HAS_TTL
 
 from storage.ports import Discard, StoreLimits
 
 cdef enum:
     LOWERED_AT_ONCE = 256
+    LEDGER_BYTES = 208       # of the objects, as far as an append touches them
+    HOME_BYTES = 472
 
 cdef uint64_t ALL = <uint64_t>-1
 
@@ -130,6 +133,19 @@ cdef class StoreLedger:
         if self._over_limits():
             self._trim()
         return ACCEPTED
+
+    cdef void foresee(self, int step) noexcept nogil:
+        if step == 0:
+            fetch_ahead(<void*>self, LEDGER_BYTES)
+        elif step == 1:
+            fetch_ahead(<void*>self.home, HOME_BYTES)
+            fetch_ahead(<void*>self.subjects, 64)
+            fetch_ahead(<void*>self.spans, 64)
+        else:
+            self.home.foresee(step - 2)
+            self.spans.foresee(step - 2)
+            if step == 2:
+                fetch_ahead(&self.subjects.subjects[self.last_subject], sizeof(Subject))
 
     cdef int store_records(
         self, Record* records, const int64_t* ttls_ns, size_t count, Refusal* refusals

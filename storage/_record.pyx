@@ -76,6 +76,9 @@ cdef class RecordHome:
         cdef Record record
         return self.counted_size(&record) if self.read(seq, &record) else 0
 
+    cdef void foresee(self, int step) noexcept nogil:
+        pass
+
     cdef object pin(self, const Record* view):
         """An object that owns the memory of `view`: the bytes stay mapped while it is referenced."""
         raise NotImplementedError

@@ -3,6 +3,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from storage._filter cimport SubjectFilter
 from storage._index cimport SubjectIndex
+from storage._record cimport fetch_ahead
 
 
 cdef enum:
@@ -41,6 +42,19 @@ cdef class SpanIndex:
     cdef readonly uint64_t live
 
     cdef int append(self, uint64_t seq, uint32_t slot, uint64_t before, uint64_t size) except -1
+    cdef inline void foresee(self, int step) noexcept nogil:
+        """An append is likely to come soon: step 0 asks for the last span, step 1 for its end."""
+        cdef Span* last
+        if self.tail == self.head:
+            return
+        last = &self.spans[self.tail - 1]
+        if step == 0:
+            fetch_ahead(last, sizeof(Span))
+            fetch_ahead(&self.live, sizeof(uint64_t))
+        elif step == 1:
+            fetch_ahead(last.subjects + last.top, sizeof(uint32_t))
+            fetch_ahead(last.distances + last.top, sizeof(uint32_t))
+
     cdef uint32_t slot(self, uint64_t seq) noexcept nogil
     cdef int remove(self, uint64_t seq, uint64_t size) except -1
     cdef int remove_all(self) except -1

@@ -20,12 +20,14 @@ from storage._codec cimport (
     KIND_MESSAGE, RECORD_SIZE_MAX, encode_record, encoded_size, file_counted_size, load64, store64)
 from storage._commitlog cimport FRAME_BLOCK, FRAME_DROP, FRAME_FORGET, FRAME_GONE, FRAME_META, FRAME_RECORDS
 from storage._lifecycle cimport leave_job, meta_job
+from storage._record cimport fetch_ahead
 from storage._seal cimport run_end, run_seal
 from storage._workshop cimport Workshop
 
 cdef enum:
     BLOCK_SIZE_STEP = 64 << 10
     FORGETS_PER_FRAME = 4096
+    LOG_GROUP_BYTES = 96     # of the object
 
 
 cdef class WritingTable(FramingTable):
@@ -117,6 +119,15 @@ cdef class WritingTable(FramingTable):
         self.shop.queue_after(job)
         return 0
 
+    cdef void foresee(self, int step) noexcept nogil:
+        cdef Block* block = self.active
+        if step == 0:
+            fetch_ahead(block, sizeof(Block))
+            fetch_ahead(<void*>self.log_group, LOG_GROUP_BYTES)
+            fetch_ahead(&self.pending[self.pending_count - 1], 2 * sizeof(Extent))
+        elif step == 1 and block != NULL:
+            fetch_ahead(&block.offsets[block.slots], sizeof(uint32_t))
+
     cdef int append(self, const Record* record) except -1:
         cdef bint encrypted = self.key is not None and record.skip_count == 0
         cdef uint64_t size = encoded_size(record) + (CIPHER_ROOM if encrypted else 0)
@@ -132,7 +143,7 @@ cdef class WritingTable(FramingTable):
         else:
             encode_record(at, record, self.salt)
         if self.log_group.frame_position >= self.log_group.place_due:
-            self.log_group.note_place(record.seq, self.shop.log.oldest_content())
+            self.log_group.note_place(record.seq, self.shop.log)
         return self.place(record, <uint32_t>size, at, load64(at + size - 8))
 
     cdef int skip(self, uint64_t first, uint64_t count) except -1:

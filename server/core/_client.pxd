@@ -24,6 +24,8 @@ cdef class Client(Session):
     cdef int begin_line(self, const PubArgs* args, const char* payload) except -1
     cdef int on_pub(self, const PubArgs* args, const char* payload) noexcept
     cdef void find_match(self, const PubArgs* args) noexcept
+    # As `Sink.foresee`, of what the next publish will touch; step 0 when the client itself is there.
+    cdef void foresee_publish(self, int step) noexcept
     cdef int clear_pub(self, const PubArgs* args) except -1
     cdef int on_ping(self) except -1
     cdef int on_sub(self, const char* subject, size_t subject_len, const char* queue,

@@ -19,7 +19,7 @@ from server.core._mappings cimport Mappings
 from server.core._outbox cimport Chunk
 from server.core._router cimport route
 from server.core._session cimport Session
-from server.core._sink cimport Msg
+from server.core._sink cimport Msg, Sink, fetch_ahead
 from server.core._subject cimport SUBJECT_LITERAL, subject_kind
 from server.core._subscriber cimport CARE_DENY, CARE_GONE, CARE_TRACE
 from server.core._sublist cimport MatchResult, Sub, match_is_valid, sub_free, sub_new
@@ -37,6 +37,7 @@ from server.core.quote import quote, sub_violation
 cdef enum:
     LARGE_REST = 32768           # a payload that still misses more gets a buffer of its own
     SNIPPET_MAX = 32
+    SINK_BYTES = 448             # of the object
 
 cdef object BEFORE = BEFORE_CONNECT
 cdef Carrier NO_CARRIER = Carrier()
@@ -338,6 +339,26 @@ cdef class Client(Session):
         if not match_is_valid(self.match, self.match_stamp):
             self.match = self.account.sublist.match(args.subject, args.subject_len)
             self.match_stamp = self.match.stamp
+
+    cdef void foresee_publish(self, int step) noexcept:
+        """It is about to be read, and likely to publish to its last subject again."""
+        cdef Sub* sub
+        if self.match_stamp == 0:
+            return
+        if step == 0:
+            fetch_ahead(self.match, sizeof(MatchResult))
+        elif not match_is_valid(self.match, self.match_stamp) or self.match.plain_count == 0:
+            return
+        elif step == 1:
+            fetch_ahead(self.match.plain, sizeof(Sub*))
+        else:
+            sub = self.match.plain[0]
+            if step == 2:
+                fetch_ahead(sub, sizeof(Sub))
+            elif step == 3:
+                fetch_ahead(sub.sink, SINK_BYTES)
+            elif not sub.closed and sub.sink != NULL:
+                (<Sink> sub.sink).foresee(step - 4)
 
     cdef bint map_subject(self, const PubArgs* args, PubArgs* mapped) except -1:
         cdef Mappings mappings = self.account.mappings

@@ -12,6 +12,9 @@ cdef class Sink:
     cdef int deliver_traced(self, Msg* message, Sub* sub, object trace) noexcept:
         return self.deliver(message, sub)
 
+    cdef void foresee(self, int step) noexcept:
+        pass
+
     cdef void end_turn(self) noexcept:
         pass
 

@@ -162,6 +162,10 @@ cdef class StreamSink(Answering):
 
     # A message comes
 
+    cdef void foresee(self, int step) noexcept:
+        if self.store is not None:
+            self.store.foresee(step)
+
     cdef int deliver(self, Msg* message, Sub* sub) noexcept:
         sub.delivered += 1
         try:
