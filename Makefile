@@ -16,7 +16,7 @@ CFLAGS_asan := -O1 -g -UNDEBUG -DMARTLET_DEBUG=1 -fsanitize=address -fno-omit-fr
 CFLAGS_coverage := -O0 -g -DCYTHON_TRACE=1 -DCYTHON_TRACE_NOGIL=1
 MODE ?= release
 # The sanitizer's runtime must be loaded before Python's own allocator is used.
-ASAN_ENV = LD_PRELOAD=$$(gcc -print-file-name=libasan.so) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0
+ASAN_ENV = LD_PRELOAD=$$(gcc -print-file-name=libasan.so) PYTHONMALLOC=malloc ASAN_OPTIONS=detect_leaks=0:log_path=$(CURDIR)/build/asan-report
 
 .DEFAULT_GOAL := help
 .PHONY: help docs analytics build debug asan coverage run test quick crash damage lint ledger bench interop sim fuzz loadgen prof clean image spark-cluster
@@ -61,7 +61,8 @@ debug: $(VENV)/test-needs.stamp  ## build with assertions and without optimisati
 
 asan: $(VENV)/test-needs.stamp  ## build with the address sanitizer and run the unit and property tests on it
 	@$(MAKE) --no-print-directory build MODE=asan
-	$(ASAN_ENV) $(PY) -m pytest -q tests/unit tests/property
+	@rm -f build/asan-report.*
+	$(ASAN_ENV) $(PY) -m pytest -n $(JOBS) -q tests/unit tests/property || { head -n 60 build/asan-report.*; exit 1; }
 
 coverage: $(VENV)/test-needs.stamp  ## build with line tracing for coverage of .pyx files
 	@$(MAKE) --no-print-directory build MODE=coverage

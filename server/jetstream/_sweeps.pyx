@@ -32,6 +32,7 @@ cdef class Sweep:
         self.slice()
 
     cdef int slice(self) except -1:
+        cdef Sweep kept = self      # `finish` may let go of it
         cdef int64_t end_ns = self.hub.now() + SLICE_NS
         cdef uint32_t left = self.hub.swept_at_once_max, most
         while left and not self.is_over:
