@@ -446,8 +446,10 @@ class DayWriter:
         """Rows of one stream, with `ts_ns` and without the columns that the folders tell."""
         table = pa.Table.from_batches([batch])
         days = pc.divide(table.column("ts_ns"), NS_PER_DAY)
-        for day in pc.unique(days).to_pylist():
-            rows = table.filter(pc.equal(days, day))
+        found = pc.unique(days).to_pylist()
+        for day in found:
+            # Nearly always all of one day: then nothing is copied.
+            rows = table.filter(pc.equal(days, day)) if len(found) > 1 else table
             self._writer(account, stream, day, rows.schema).write_table(rows, ROW_GROUP_ROWS)
             self.rows += rows.num_rows
 
