@@ -25,7 +25,7 @@ from pyspark_jetstream.tables import (
 )
 
 LAKE_STEP_BYTES = 64 << 20
-BATCH_BYTES = 4 << 20
+BATCH_BYTES = 2 << 20
 OFFSETS_PROPERTY = "martlet.offsets"
 APPLICATION = "martlet-export"
 

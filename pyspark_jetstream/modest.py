@@ -13,7 +13,7 @@ NICENESS = 19
 IOPRIO_SET = {"x86_64": 251, "aarch64": 30}
 IOPRIO_WHO_PROCESS, IOPRIO_IDLE = 1, 3 << 13
 SYNC_FILE_RANGE_ALL = 7  # wait for what is under way, write, wait
-BITE_BYTES = 128 << 10
+BITE_BYTES = 32 << 10
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 

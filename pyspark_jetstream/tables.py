@@ -42,10 +42,13 @@ FILES_OF_A_SIZE_MAX = 8
 SIZE_CLASSES = tuple(FILE_BYTES_TARGET >> shift for shift in (10, 7, 4, 1))  # 512 KiB to 256 MiB
 ROW_GROUP_ROWS = 1 << 20
 ROW_GROUP_BYTES = 64 << 20
+DICTIONARY_BYTES_MAX = 256 << 10
 MERGE_ROWS, MERGE_BYTES = 1 << 16, 16 << 20
 OPEN_FILES_MAX = 128
 COLUMNS = "account,stream,subject,seq,timestamp,ts_ns,payload,headers,msg_id,size"
 PARTITION_COLUMNS = ("account", "stream", "day")
+GROWING = ("seq", "timestamp", "ts_ns")
+HEADER_LEAVES = ("headers.key_value.key", "headers.key_value.value.list.element")
 VANISHED_TRIES = 5
 READERS = "readers"
 PLACE = "the place of Parquet tables (martlet archive brings blocks to object stores)"
@@ -266,14 +269,25 @@ class Tables:
         target = self.staging() / folder / "merged.parquet"
         target.parent.mkdir(parents=True)
         schema = pq.read_schema(self.root / entries[0].path)
-        with (
-            SteadyFile(target) as file,
-            pq.ParquetWriter(file, schema, compression="zstd") as writer,
-        ):
+        with SteadyFile(target) as file, parquet_writer(file, schema) as writer:
             places = [self.root / entry.path for entry in entries]
             for group in row_groups(batches_within(places, schema)):
                 writer.write_table(group, row_group_size=ROW_GROUP_ROWS)
         self.commit([target], {}, replaced=entries)
+
+
+def parquet_writer(file: SteadyFile, schema: pa.Schema) -> pq.ParquetWriter:
+    """Numbers that grow from row to row are kept as differences: a dictionary would have them all.
+
+    So would one of payloads that differ, until it is given up: soon, for that was for nothing.
+    """
+    growing = [name for name in GROWING if name in schema.names]
+    return pq.ParquetWriter(
+        file, schema, compression="zstd",
+        use_dictionary=[*({*schema.names} - {*growing}), *HEADER_LEAVES],
+        dictionary_pagesize_limit=DICTIONARY_BYTES_MAX,
+        column_encoding=dict.fromkeys(growing, "DELTA_BINARY_PACKED"),
+    )  # fmt: skip
 
 
 def batches_within(places: Iterable[Path], schema: pa.Schema) -> Iterator[pa.Table]:
@@ -463,7 +477,7 @@ class DayWriter:
             path = self._folder / where / f"{self._name}-{len(self._staged):08d}.parquet"
             path.parent.mkdir(parents=True, exist_ok=True)
             file = SteadyFile(path)
-            found = pq.ParquetWriter(file, schema, compression="zstd"), file
+            found = parquet_writer(file, schema), file
             self._staged.append(path)
         self._open[where] = found
         return found[0]

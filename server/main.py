@@ -120,9 +120,7 @@ def read_options(command: Command, warn: Callable[[str], None]) -> Options:
     from server.core.transform import mapping_problem
 
     try:
-        options, warnings = load(
-            command.config_file, command.draft, judge_mapping=mapping_problem
-        )
+        options, warnings = load(command.config_file, command.draft, judge_mapping=mapping_problem)
     except (ConfigError, OSError) as error:
         raise MainError(error_text(error)) from error
     for warning in warnings:

@@ -174,9 +174,7 @@ def begin(client: Client, subject: bytes, block: bytes, size: int, error: str = 
         client.send_error(f"Permissions Violation for Publish to {text}")
         client_log(client, f"Publish Violation - Subject {text}")
         return OVER
-    return Begun(
-        MessageTrace(client, destination, subject, fields, size, only=only, error=error)
-    )
+    return Begun(MessageTrace(client, destination, subject, fields, size, only=only, error=error))
 
 
 def client_log(client: Client, text: str) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from pyspark_jetstream import export, tables
@@ -85,6 +86,26 @@ def test_small_files_become_large_ones(tmp_path: Path, stores: FileStores) -> No
         export.to_parquet(parsed(tmp_path), str(root), silent)
     assert len(list(root.glob("messages/*/*/*/*.parquet"))) <= 2
     assert exported(root) == wanted(store)
+
+
+@pytest.mark.parametrize("times", [1, tables.FILES_OF_A_SIZE_MAX + 1])
+def test_numbers_that_grow_are_kept_as_differences(
+    tmp_path: Path, stores: FileStores, times: int
+) -> None:
+    """Of an export, and of a merge; everything else begins with a dictionary."""
+    store, root = stores.create(settings("S")), tmp_path / "out"
+    for _ in range(times):
+        fill(store, 20, step_ns=1000)
+        settle(stores)
+        export.to_parquet(parsed(tmp_path), str(root), silent)
+    (path,) = root.glob("messages/*/*/*/*.parquet")
+    group = pq.read_metadata(path).row_group(0)
+    kept = {column.path_in_schema: column.encodings for column in map(group.column, range(9))}
+    differences = {name for name, encodings in kept.items() if "DELTA_BINARY_PACKED" in encodings}
+    assert differences == {*tables.GROWING}
+    dictionaries = {name for name, encodings in kept.items() if "RLE_DICTIONARY" in encodings}
+    assert dictionaries == {*kept} - differences
+    assert {*tables.HEADER_LEAVES} < dictionaries
 
 
 class Killed(BaseException):

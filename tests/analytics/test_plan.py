@@ -81,9 +81,7 @@ def test_every_sequence_is_in_one_task(weights: list[int], wanted: int | None) -
     assert reached == 100 * len(weights)
 
 
-@given(
-    weights=st.lists(st.integers(1, 9 * MIB), min_size=1, max_size=80), count=st.integers(1, 20)
-)
+@given(weights=st.lists(st.integers(1, 9 * MIB), min_size=1, max_size=80), count=st.integers(1, 20))
 def test_no_task_has_more_than_a_piece_above_its_share(weights: list[int], count: int) -> None:
     runs = plan.packed(pieces_of(weights), count)
     assert len(runs) == min(count, len(weights))

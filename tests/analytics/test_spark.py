@@ -93,9 +93,7 @@ def test_a_schema_projects_and_kafka_names(spark: Any, tmp_path: Path, store: St
     assert (row.n, row.ids) == (595, 198)
 
 
-def test_columns_that_are_never_null_say_so(
-    spark: Any, tmp_path: Path, store: StreamStore
-) -> None:
+def test_columns_that_are_never_null_say_so(spark: Any, tmp_path: Path, store: StreamStore) -> None:
     frame = load(spark, tmp_path, columns="seq,payload,headers,msg_id,size,deleted")
     assert [field.name for field in frame.schema.fields if field.nullable] == ["headers", "msg_id"]
     assert frame.where("headers IS NULL AND msg_id IS NULL").count() == 595 - 198

@@ -21,9 +21,7 @@ def ask(operator: Client, subject: str, body: bytes = b"") -> dict[str, Any]:
 
 def creation(number: int) -> bytes:
     kind = "file" if number % 2 else "memory"
-    return json.dumps(
-        {"name": f"S{number}", "subjects": [f"s.{number}"], "storage": kind}
-    ).encode()
+    return json.dumps({"name": f"S{number}", "subjects": [f"s.{number}"], "storage": kind}).encode()
 
 
 def test_each_stream_has_what_its_publisher_said(tmp_path: Path) -> None:

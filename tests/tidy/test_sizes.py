@@ -48,9 +48,7 @@ def test_functions_stay_short() -> None:
         for name, lines in functions(path):
             key = f"{name_of(path)}:{name}"
             found[key] = max(lines, found.get(key, 0))
-    wrong = over(
-        found, LONG_FUNCTIONS, FUNCTION_LINES_MAX, FUNCTION_SLACK_LINES, "a function"
-    )
+    wrong = over(found, LONG_FUNCTIONS, FUNCTION_LINES_MAX, FUNCTION_SLACK_LINES, "a function")
     assert not wrong, "\n".join(wrong)
 
 

@@ -63,5 +63,3 @@ def test_a_wildcard_stands_for_every_address_of_the_machine() -> None:
     urls = listening_urls("nats", "0.0.0.0", 5)
     assert urls == [f"nats://{join_host_port(address, 5)}" for address in found]
     assert listening_urls("tls", "localhost", 5) == ["tls://127.0.0.1:5"]
-
-
