@@ -6,7 +6,7 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark_jetstream.reports import Report
 
@@ -242,10 +242,15 @@ def moment(time: float, whole_s: float) -> str:
 
 
 def figure(title: str, lines: dict[str, Points], *, in_bytes: bool = False) -> str:
-    """Lines over time."""
+    """Lines over time; columns side by side while there is but one moment."""
+    keys = {name: COLOURS[at % len(COLOURS)] for at, name in enumerate(lines)}
     times = [time for points in lines.values() for time, _ in points]
     low, high = min(times), max(times)
-    whole = (high - low) or 1.0
+    if low == high:
+        cells = [Cell("", points[0][1], keys[name]) for name, points in lines.items()]
+        when = datetime.fromtimestamp(low, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        return columns(f"{title}, at {when}", cells, keys, in_bytes=in_bytes)
+    whole = high - low
     top = nice(max(value for points in lines.values() for _, value in points), in_bytes)
 
     def x(time: float) -> float:
@@ -260,19 +265,15 @@ def figure(title: str, lines: dict[str, Points], *, in_bytes: bool = False) -> s
         anchor = "start" if at == 0 else "end" if at == 4 else "middle"
         label = moment(time, whole)
         marks.append(f"<text x={x(time):.0f} y={HEIGHT - 12} text-anchor={anchor}>{label}</text>")
-    keys = []
-    for at, (name, points) in enumerate(lines.items()):
-        colour = COLOURS[at % len(COLOURS)]
+    for name, points in lines.items():
+        colour = keys[name]
         if len(points) == 1:
             marks.append(
                 f"<circle cx={x(points[0][0]):.1f} cy={y(points[0][1]):.1f} r=3 fill='{colour}'/>"
             )
         path = " ".join(f"{x(time):.1f},{y(value):.1f}" for time, value in points)
         marks.append(f"<polyline points='{path}' fill=none stroke='{colour}' stroke-width=1.6 />")
-        keys.append(
-            f"<span class=key><i style='background:{colour}'></i>{html.escape(name)}</span>"
-        )
-    return wrap(title, marks, "".join(keys))
+    return wrap(title, marks, keys)
 
 
 def axis(top: float, y: Any, in_bytes: bool) -> list[str]:
@@ -287,36 +288,53 @@ def axis(top: float, y: Any, in_bytes: bool) -> list[str]:
     return marks
 
 
+class Cell(NamedTuple):
+    """One column of a chart; its label is HTML."""
+
+    label: str
+    value: float
+    colour: str
+
+
 def bars(title: str, rows: list[dict[str, Any]]) -> str:
-    top = nice(max(row["messages"] for row in rows))
-    room = (WIDTH - LEFT - RIGHT) / len(rows)
+    cells = [Cell(f"&le; {amount(row['up_to'])}", row["messages"], COLOURS[0]) for row in rows]
+    return columns(title, cells, {})
+
+
+def columns(title: str, cells: list[Cell], keys: dict[str, str], *, in_bytes: bool = False) -> str:
+    top = nice(max(cell.value for cell in cells), in_bytes)
+    room = (WIDTH - LEFT - RIGHT) / len(cells)
 
     def y(value: float) -> float:
         return HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM)
 
-    marks = axis(top, y, in_bytes=False)
+    marks = axis(top, y, in_bytes)
     labelled_each = math.ceil(LABEL_WIDTH / room)
-    for at, row in enumerate(rows):
-        left, value = LEFT + at * room, row["messages"]
-        height = HEIGHT - BOTTOM - y(value)
+    for at, (label, value, colour) in enumerate(cells):
+        left, height = LEFT + at * room, HEIGHT - BOTTOM - y(value)
+        told = amount(value) if in_bytes else number(value)
         marks.append(
             f"<rect x={left + room * 0.1:.1f} y={y(value):.1f} width={room * 0.8:.1f} "
-            f"height={height:.1f} fill='{COLOURS[0]}'><title>{value:,}</title></rect>"
+            f"height={height:.1f} fill='{colour}'><title>{told}</title></rect>"
         )
-        if at % labelled_each == 0:
+        if label and at % labelled_each == 0:
             marks.append(
-                f"<text x={left + room / 2:.1f} y={HEIGHT - 12} text-anchor=middle>"
-                f"&le; {amount(row['up_to'])}</text>"
+                f"<text x={left + room / 2:.1f} y={HEIGHT - 12} text-anchor=middle>{label}</text>"
             )
-    return wrap(title, marks, "")
+    return wrap(title, marks, keys)
 
 
-def wrap(title: str, marks: list[str], keys: str) -> str:
+def wrap(title: str, marks: list[str], keys: dict[str, str]) -> str:
+    """`keys`: the colour of each name."""
+    named = "".join(
+        f"<span class=key><i style='background:{colour}'></i>{html.escape(name)}</span>"
+        for name, colour in keys.items()
+    )
     return (
         f"<section><h2>{html.escape(title)}</h2>"
         f"<svg viewBox='0 0 {WIDTH} {HEIGHT}' width='100%' role=img "
         f"aria-label='{html.escape(title)}'>"
-        f"{''.join(marks)}</svg><div>{keys}</div></section>"
+        f"{''.join(marks)}</svg><div>{named}</div></section>"
     )
 
 

@@ -96,6 +96,17 @@ def test_the_page_has_plots_and_no_foreign_markup(root: Path) -> None:
     assert "line&lt;1&gt;" in page
 
 
+def test_lines_of_one_moment_are_columns_side_by_side() -> None:
+    """As dots they would lie upon each other."""
+    chart = show.figure("rates", {"a.*": [(1700000000.0, 5.0)], "<b>": [(1700000000.0, 5.0)]})
+    tags = Tags()
+    tags.feed(chart)
+    assert (tags.seen.count("rect"), tags.seen.count("polyline")) == (2, 0)
+    assert len(set(re.findall(r"<rect x=([\d.]+)", chart))) == 2
+    assert "rates, at 2023-11-14 22:13:20" in chart
+    assert "&lt;b&gt;" in chart
+
+
 def test_axes_are_round_and_labels_do_not_touch() -> None:
     assert [show.nice(top) for top in (0.03, 0.7, 7, 101, 1070)] == [0.05, 1, 10, 200, 2000]
     ticks = [show.amount(show.nice(1_500_000, in_bytes=True) * at / 4) for at in range(5)]
