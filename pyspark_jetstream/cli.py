@@ -136,6 +136,8 @@ def run_archive(arguments: argparse.Namespace) -> int:
             f"{report.sent} blocks sent ({report.sent_bytes:,} bytes), {report.kept} unchanged, "
             f"{report.found} found there, {report.removed} removed"
         )
+        if not (report.sent or report.kept or report.found):
+            say("nothing is sealed yet: a stream's last block goes to the archive once it is full")
         for words in report.damaged:
             print(f"not archived: {words}", file=sys.stderr)
         damaged += len(report.damaged)

@@ -128,6 +128,21 @@ def test_a_network_that_fails_now_and_then_does_not_end_what_repeats(
     assert tried[3] is tried[2]
 
 
+def test_that_only_sealed_blocks_are_archived_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = FileStores(tmp_path / "data", **SMALL_BLOCKS)
+    store = made.create(settings("S"))
+    told = []
+    for count in (5, 500, 1):
+        fill(store, count)
+        settle(made)
+        assert cli.main(["archive", "--data", str(tmp_path), "--to", str(tmp_path / "a")]) == 0
+        told.append("nothing is sealed yet" in capsys.readouterr().out)
+    made.close()
+    assert told == [True, False, False]
+
+
 def test_what_cannot_be_done_ends_what_repeats(
     tmp_path: Path, stores: FileStores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
