@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import chain
 from pathlib import Path
 from typing import IO, Any
@@ -323,23 +323,17 @@ def beside(name: str, job_of: Beside, turns: int, small: bool) -> Iterator[Row]:
                 load = {"publishers": 20, "rate": 100, "size": 128, "acks": True}
                 return float(generate(server, "paced", **load, seconds=seconds)["p99_us"])
 
-            quiet, found = [], []
+            quiet: list[float] = []
+            found: list[float] = []
             job = Job(job_of(folder, tempfile.mkdtemp(dir=folder)))
-
-            def without() -> None:
-                with job.paused():
-                    quiet.append(p99_us())
-
-            def beside_it() -> None:
-                found.append(p99_us())
-
             try:
                 for turn in range(turns):
                     with job.paused():
                         bring_to_memory(folder)
                     # Neither always comes right after a store was read from the disk.
-                    for measure in (without, beside_it)[:: 1 if turn % 2 else -1]:
-                        measure()
+                    for stopped in (True, False) if turn % 2 else (False, True):
+                        with job.paused() if stopped else nullcontext():
+                            (quiet if stopped else found).append(p99_us())
                 job.must_be_at_work()
             finally:
                 job.close()

@@ -136,7 +136,7 @@ def run_archive(arguments: argparse.Namespace) -> int:
             f"{report.sent} blocks sent ({report.sent_bytes:,} bytes), {report.kept} unchanged, "
             f"{report.found} found there, {report.removed} removed"
         )
-        if not (report.sent or report.kept or report.found):
+        if not (report.sent or report.kept or report.found or report.damaged):
             say("nothing is sealed yet: a stream's last block goes to the archive once it is full")
         for words in report.damaged:
             print(f"not archived: {words}", file=sys.stderr)

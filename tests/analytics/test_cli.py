@@ -134,13 +134,26 @@ def test_that_only_sealed_blocks_are_archived_is_told(
     made = FileStores(tmp_path / "data", **SMALL_BLOCKS)
     store = made.create(settings("S"))
     told = []
-    for count in (5, 500, 1):
+    for count in (5, 500, 0, 1):
         fill(store, count)
         settle(made)
         assert cli.main(["archive", "--data", str(tmp_path), "--to", str(tmp_path / "a")]) == 0
         told.append("nothing is sealed yet" in capsys.readouterr().out)
     made.close()
-    assert told == [True, False, False]
+    assert told == [True, False, False, False]
+
+
+def test_a_sealed_block_that_is_damaged_is_not_called_unsealed(
+    tmp_path: Path,
+    stores: FileStores,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(Uploader, "run", lambda self: Report(damaged=["1.blk: a checksum"]))
+    assert cli.main(["archive", "--data", str(tmp_path), "--to", str(tmp_path / "a")]) == 1
+    found = capsys.readouterr()
+    assert "not archived: 1.blk: a checksum" in found.err
+    assert "nothing is sealed" not in found.out
 
 
 def test_what_cannot_be_done_ends_what_repeats(
